@@ -1,0 +1,155 @@
+"""The sync bridge: exit, Ctrl-C, fork, other loops."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from jina_ocr_loaders import bridge
+
+
+def script(body: str, **options) -> subprocess.Popen:
+    """Start a Python script of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(body)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+async def numbers(log=None):
+    """Count until closed."""
+    n = 0
+    try:
+        while True:
+            yield n
+            n += 1
+            await asyncio.sleep(0)
+    finally:
+        if log is not None:
+            log.append("closed")
+
+
+async def answer():
+    await asyncio.sleep(0)
+    return 42
+
+
+def test_it_runs_beside_a_running_loop():
+    """In a notebook, where a loop runs already, a sync call works."""
+
+    async def main():
+        return bridge.run(answer)
+
+    assert asyncio.run(main()) == 42
+    assert asyncio.run(main()) == 42
+
+
+def test_it_runs_under_uvloop():
+    """uvloop cannot be patched, and need not be."""
+    uvloop = pytest.importorskip("uvloop")
+
+    async def main():
+        return bridge.run(answer)
+
+    assert uvloop.run(main()) == 42
+
+
+def test_threads_share_it():
+    """Sync calls from eight threads at once all come back."""
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(bridge.run(answer))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert results == [42] * 8
+
+
+def test_two_iterators_interleave_and_a_dropped_one_is_closed():
+    """Iterators do not wait for each other; dropping one runs its clean-up."""
+    log: list[str] = []
+    a, b = bridge.iterate(lambda: numbers(log)), bridge.iterate(lambda: numbers(log))
+    assert [next(a), next(b), next(a), next(b)] == [0, 0, 1, 1]
+    del a
+    assert log == ["closed"]
+    b.close()
+    assert log == ["closed", "closed"]
+
+
+def test_an_error_comes_out_as_it_is():
+    """What the async function raises is what the caller sees."""
+
+    async def fail():
+        raise LookupError("x")
+
+    with pytest.raises(LookupError, match="x"):
+        bridge.run(fail)
+
+
+def test_a_script_that_never_closes_exits():
+    """An iterator half way, a thread of the loop's executor busy, nothing closed: the interpreter still ends."""
+    process = script("""
+        import asyncio, anyio, time
+        from jina_ocr_loaders import bridge
+        async def numbers():
+            n = 0
+            while True:
+                yield n
+                n += 1
+                await anyio.to_thread.run_sync(time.sleep, 0.001)
+        it = bridge.iterate(numbers)
+        print(next(it), next(it), flush=True)
+    """)
+    out, err = process.communicate(timeout=20)
+    assert (out.strip(), process.returncode) == ("0 1", 0), err
+
+
+def test_ctrl_c_cancels_the_work():
+    """SIGINT in a sync call raises KeyboardInterrupt there and cancels the task on the loop."""
+    process = script("""
+        import asyncio, sys
+        from jina_ocr_loaders import bridge
+        async def wait():
+            print("waiting", flush=True)
+            try:
+                await asyncio.sleep(600)
+            finally:
+                print("cancelled", flush=True)
+        async def idle():
+            await asyncio.sleep(0.05)
+        try:
+            bridge.run(wait)
+        except KeyboardInterrupt:
+            bridge.run(idle)
+            print("interrupted", flush=True)
+    """)
+    assert process.stdout.readline().strip() == "waiting"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert out.split() == ["cancelled", "interrupted"], err
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_child_starts_its_own_loop():
+    """A child of a process that used the bridge can use it too."""
+    process = script("""
+        import os, sys
+        from jina_ocr_loaders import bridge
+        async def pid():
+            return os.getpid()
+        assert bridge.run(pid) == os.getpid()
+        child = os.fork()
+        if not child:
+            os._exit(0 if bridge.run(pid) == os.getpid() else 1)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """)
+    out, err = process.communicate(timeout=20)
+    assert out.strip() == "0", err
