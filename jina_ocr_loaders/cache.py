@@ -1,0 +1,226 @@
+"""Pages that were read before: one SQLite file that several processes share.
+
+A page is found by everything that its text depends on: the document's content, the page, how it is drawn, the prompt,
+the sampling, the engine and the model. The raw text is kept, so that mending can get better without reading again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from jina_ocr_loaders.engines.base import DocumentEngine, Engine, OCRRequest, Render
+from jina_ocr_loaders.reading import Reading
+from jina_ocr_loaders.settings import OCRSettings
+
+T = TypeVar("T")
+logger = logging.getLogger("jina_ocr_loaders.cache")
+
+FORMAT = 1  # raised when what is stored changes its meaning: older entries are not found then
+FILE_NAME = "pages.sqlite3"
+MAX_BYTES = 2 << 30  # some 400,000 pages of 5 KB
+MAX_AGE = 365 * 86400.0  # seconds
+BUSY_TIMEOUT = 10.0  # seconds to wait for another process's write
+TIDY_EVERY = 200  # writes between two looks at size and age
+
+
+@dataclass(frozen=True, slots=True)
+class CacheInfo:
+    """What a cache holds: its file, pages, bytes of text, and bytes on disk."""
+
+    path: Path
+    pages: int
+    text_bytes: int
+    file_bytes: int
+
+
+def open_cache(settings: OCRSettings, *, encrypted: bool = False) -> Cache | None:
+    """The cache that the settings ask for: a folder, the default one (True), none (False), or what
+    JINA_OCR_CACHE_DIR says (None).
+
+    Parameters:
+        encrypted: the document needed a password; its text is then kept only when a cache was asked for by argument.
+    """
+    asked = settings.cache
+    if asked is False or (asked is None and encrypted):
+        return None
+    folder = os.environ.get("JINA_OCR_CACHE_DIR") if asked in (None, True) else os.fspath(str(asked))
+    if folder:
+        return Cache(Path(folder))
+    return Cache(default_folder()) if asked is True else None
+
+
+def default_folder() -> Path:
+    """Where a cache lies that no one named a folder for: the user's cache folder."""
+    if folder := os.environ.get("JINA_OCR_CACHE_DIR"):
+        return Path(folder)
+    base = os.environ.get("XDG_CACHE_HOME") or os.environ.get("LOCALAPPDATA") or "~/.cache"
+    return Path(base).expanduser() / "jina-ocr"
+
+
+class Cache:
+    """Readings of pages in ``folder``; trouble with it is logged and never fails a reading.
+
+    Parameters:
+        folder: made if it is not there; the file in it is readable by its owner only.
+        max_bytes: text kept at most; what was used longest ago goes first.
+        max_age: seconds since a page was last used after which it goes.
+        now: the time in seconds since the epoch; tests inject their own.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_bytes: int = MAX_BYTES,
+        max_age: float = MAX_AGE,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._path = folder / FILE_NAME
+        self._max_bytes = max_bytes
+        self._max_age = max_age
+        self._now = now
+        self._writes = 0
+
+    def document(
+        self, content_hash: str, engine: Engine | DocumentEngine, request: OCRRequest, render: Render | None
+    ) -> PageCache:
+        """The part of the cache that belongs to one document read in one way."""
+        ways = [
+            *(FORMAT, content_hash, engine.name, engine.model, request.prompt, request.max_tokens),
+            *(asdict(request.sampling), asdict(render) if render else None),
+        ]
+        return PageCache(self, hashlib.sha256(json.dumps(ways, sort_keys=True).encode()).hexdigest())
+
+    def get(self, key: str) -> Reading | None:
+        """The reading under ``key``, if there is one that is not too old."""
+        with self._connect() as db:
+            row = db.execute("SELECT reading, used FROM pages WHERE key = ?", (key,)).fetchone()
+            if row is None or self._now() - row[1] > self._max_age:
+                return None
+            db.execute("UPDATE pages SET used = ? WHERE key = ?", (self._now(), key))
+        data = json.loads(row[0])
+        return Reading(**{**data, "warnings": tuple(data["warnings"])})
+
+    def put(self, key: str, reading: Reading) -> None:
+        """Keep a reading, in place of an older one under the same key."""
+        text = json.dumps(asdict(reading))
+        with self._connect() as db:
+            db.execute(
+                "INSERT OR REPLACE INTO pages (key, reading, size, used) VALUES (?, ?, ?, ?)",
+                (key, text, len(text), self._now()),
+            )
+            self._writes += 1
+            if self._writes % TIDY_EVERY == 1:
+                self._tidy(db)
+
+    def info(self) -> CacheInfo:
+        """What is in it."""
+        with self._connect() as db:
+            pages, size = db.execute("SELECT count(*), coalesce(sum(size), 0) FROM pages").fetchone()
+        return CacheInfo(self._path, pages, size, self._path.stat().st_size)
+
+    def clear(self, older_than: float = 0.0) -> int:
+        """Remove pages last used more than ``older_than`` seconds ago; return how many went."""
+        with self._connect() as db:
+            removed = db.execute("DELETE FROM pages WHERE used <= ?", (self._now() - older_than,)).rowcount
+        with self._connect() as db:
+            db.execute("VACUUM")
+        return removed
+
+    def tidy(self) -> None:
+        """Remove what is too old, and what was used longest ago while there is too much."""
+        with self._connect() as db:
+            self._tidy(db)
+
+    def _tidy(self, db: sqlite3.Connection) -> None:
+        db.execute("DELETE FROM pages WHERE used < ?", (self._now() - self._max_age,))
+        db.execute(
+            "DELETE FROM pages WHERE key IN (SELECT key FROM "
+            "(SELECT key, sum(size) OVER (ORDER BY used DESC, key) AS held FROM pages) WHERE held > ?)",
+            (self._max_bytes,),
+        )
+
+    def _connect(self) -> _Transaction:
+        return _Transaction(self._path)
+
+
+class PageCache:
+    """One document's pages in a cache, by number."""
+
+    def __init__(self, cache: Cache, fingerprint: str) -> None:
+        self._cache = cache
+        self._fingerprint = fingerprint
+
+    async def get(self, number: int) -> Reading | None:
+        """The page's reading, if it is there."""
+        return await _unharmed(lambda: self._cache.get(f"{self._fingerprint}:{number}"))
+
+    async def put(self, number: int, reading: Reading) -> None:
+        """Keep the page's reading."""
+        await _unharmed(lambda: self._cache.put(f"{self._fingerprint}:{number}", reading))
+
+
+class _Transaction:
+    """A connection of this thread's own for one transaction: nothing is shared between threads or over a fork."""
+
+    _set_up_lock = threading.Lock()
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> sqlite3.Connection:
+        with self._set_up_lock:
+            if not self._path.exists():
+                self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                # Made with the right mode before SQLite writes into it: its own would follow the umask.
+                os.close(os.open(self._path, os.O_CREAT | os.O_RDWR, 0o600))
+        try:
+            self._db = self._open()
+        except sqlite3.DatabaseError as error:
+            if isinstance(error, sqlite3.OperationalError):
+                raise
+            spoiled = self._path.with_suffix(f".spoiled-{time.time_ns()}")
+            logger.warning("%s is no database any more (%s): moved to %s, beginning anew", self._path, error, spoiled)
+            self._path.rename(spoiled)
+            return self.__enter__()
+        return self._db
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                self._db.commit()
+        finally:
+            self._db.close()
+
+    def _open(self) -> sqlite3.Connection:
+        db = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT)
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = NORMAL")
+            db.execute(
+                "CREATE TABLE IF NOT EXISTS pages "
+                "(key TEXT PRIMARY KEY, reading TEXT NOT NULL, size INTEGER NOT NULL, used REAL NOT NULL) WITHOUT ROWID"
+            )
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+
+async def _unharmed(work: Callable[[], T]) -> T | None:
+    try:
+        return await asyncio.to_thread(work)
+    except (sqlite3.Error, OSError, ValueError, TypeError, KeyError) as error:
+        logger.warning("the page cache is of no use now: %s", error)
+        return None
