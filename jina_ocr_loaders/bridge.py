@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import TypeVar
@@ -37,7 +37,7 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
         raise
 
 
-def iterate(source: Callable[[], AsyncIterator[T]]) -> Iterator[T]:
+def iterate(source: Callable[[], AsyncIterator[T]]) -> Generator[T, None, None]:
     """Iterate over an async generator on the background loop; an iterator that is dropped closes it there."""
     items = source()
     try:

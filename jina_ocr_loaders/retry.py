@@ -41,7 +41,7 @@ class Clock:
     """Time as the retries see it; tests inject their own."""
 
     now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     random: Callable[[], float] = random.random
 
 

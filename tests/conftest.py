@@ -47,20 +47,20 @@ class FakeTime:
 
 
 @pytest.fixture
-def time() -> FakeTime:
+def fake_time() -> FakeTime:
     """The injected time: waits between attempts take none."""
     return FakeTime()
 
 
 @pytest.fixture
-def make_ocr(server: HostedServer, time: FakeTime) -> Iterator[Callable[..., JinaOCR]]:
+def make_ocr(server: HostedServer, fake_time: FakeTime) -> Iterator[Callable[..., JinaOCR]]:
     """Makes a JinaOCR on the test's server and clock; options as for JinaOCR."""
     made: list[JinaOCR] = []
 
     def make(**options: Any) -> JinaOCR:
         hosted = {"engine": "hosted", "base_url": server.base_url, "api_key": "key"}
         settings = OCRSettings.model_validate({**hosted, **options})
-        made.append(JinaOCR.from_settings(settings, clock=time.clock()))
+        made.append(JinaOCR.from_settings(settings, clock=fake_time.clock()))
         return made[-1]
 
     yield make

@@ -1,0 +1,440 @@
+"""JinaOCR: documents in, page results out. Everything else in this package adapts it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import mimetypes
+import threading
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any, Self, Unpack
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from jina_ocr_loaders import bridge
+from jina_ocr_loaders.cache import open_cache
+from jina_ocr_loaders.engines.base import DocumentEngine, Engine, Render
+from jina_ocr_loaders.engines.select import create_engine
+from jina_ocr_loaders.errors import PagesFailedError
+from jina_ocr_loaders.estimate import Estimate, check_cost_allowed, check_pages_allowed, estimate
+from jina_ocr_loaders.pages import open_document, prestart
+from jina_ocr_loaders.pipeline import Job, Runtime, read_pages, stream_page
+from jina_ocr_loaders.ranges import PageSelection, check_pages, parse_pages
+from jina_ocr_loaders.results import DocumentResult, PageResult, PageStatus
+from jina_ocr_loaders.retry import Clock
+from jina_ocr_loaders.settings import OCROptions, OCRSettings
+from jina_ocr_loaders.sources import FetchLimits, Source, SourceLike
+
+logger = logging.getLogger("jina_ocr_loaders")
+
+OPEN_DOCUMENTS = 4  # documents that ``aread`` holds open at once; each has a worker process, and pages fill the slots
+
+
+@dataclass(frozen=True, slots=True)
+class OpenDocument:
+    """A document that is being read: what is known before its pages are.
+
+    Iterate over it for the results, in page order: ``async for`` from ``JinaOCR.aopen``, ``for`` from ``JinaOCR.open``.
+
+    Attributes:
+        source: as shown to people.
+        source_id: its stable identity.
+        page_count: pages in the whole document.
+        numbers: the 1-based pages that will be read.
+        metadata: the document's own properties (producer, creator, creationdate, title, …).
+    """
+
+    source: str
+    source_id: str
+    page_count: int
+    numbers: tuple[int, ...]
+    metadata: dict[str, str]
+    _job: Job
+
+    def __aiter__(self) -> AsyncGenerator[PageResult, None]:
+        return self._results()
+
+    def __iter__(self) -> Iterator[PageResult]:
+        return bridge.iterate(self._results)
+
+    async def _results(self) -> AsyncGenerator[PageResult, None]:
+        settings = self._job.settings
+        seen: list[PageResult] = []
+        async with aclosing(read_pages(self._job, self.numbers)) as results:
+            async for page in results:
+                if settings.on_page:
+                    settings.on_page(page, len(self.numbers))
+                if settings.on_error == "raise":
+                    seen.append(page)
+                if settings.on_error != "skip" or page.status is not PageStatus.FAILED:
+                    yield page
+        failed = [page for page in seen if page.status is PageStatus.FAILED]
+        if failed:
+            raise self._failure(seen, failed)
+
+    async def estimate(self) -> Estimate:
+        """What reading these pages will cost."""
+        job = self._job
+        sizes = await job.document.sizes(self.numbers) if job.document else None
+        fetch = getattr(job.engine, "fetch_prices", None)
+        prices = await fetch() if fetch else job.engine.prices
+        return estimate(self.source, job.engine, job.request(), self.page_count, self.numbers, sizes, prices)
+
+    def result(self, pages: Sequence[PageResult]) -> DocumentResult:
+        """The document's result made of these pages."""
+        prices = self._job.engine.prices
+        usage = [page.usage for page in pages]
+        cost = None
+        if prices:
+            spent = sum(u.input_tokens for u in usage) * prices[0] + sum(u.output_tokens for u in usage) * prices[1]
+            cost = spent / 1e6
+        return DocumentResult(self.source, self.source_id, tuple(pages), self.page_count, dict(self.metadata), cost)
+
+    def _failure(self, pages: Sequence[PageResult], failed: Sequence[PageResult]) -> PagesFailedError:
+        listed = ", ".join(str(page.number) for page in failed[:20]) + (", …" if len(failed) > 20 else "")
+        first = failed[0].error
+        error = PagesFailedError(
+            f"{len(failed)} of {len(pages)} pages failed: {listed} (page {failed[0].number}: "
+            f"{first.message if first else 'unknown'}). The others are in .result; on_error='mark' returns all.",
+            result=self.result(pages),
+            source=self.source,
+        )
+        logger.error("%s", error)
+        return error
+
+
+class JinaOCR:
+    """Reads documents into Markdown, page by page.
+
+    >>> with JinaOCR() as ocr:
+    ...     print(ocr.read("report.pdf").markdown)
+
+    Parameters:
+        engine: "auto" (the first that is ready), "hosted", "reader", "vllm", "transformers", "cpu", or an object that
+            implements ``Engine``.
+        options: see ``OCRSettings``, where each has its default and meaning.
+
+    One instance may be used from several threads and several event loops.
+
+    Raises:
+        TypeError: an option has an unknown name or a wrong value.
+    """
+
+    def __init__(self, engine: str | Engine | DocumentEngine = "auto", **options: Unpack[OCROptions]) -> None:
+        try:
+            settings = OCRSettings.model_validate({"engine": engine, **options})
+        except ValidationError as error:
+            raise TypeError("; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())) from None
+        self._setup(settings, Clock())
+
+    @classmethod
+    def from_settings(cls, settings: OCRSettings, *, clock: Clock | None = None) -> Self:
+        """Make one from ready settings; ``clock`` replaces the time that waits between attempts are made of."""
+        self = cls.__new__(cls)
+        self._setup(settings, clock or Clock())
+        return self
+
+    def _setup(self, settings: OCRSettings, clock: Clock) -> None:
+        self.settings = settings
+        self._clock = clock
+        self._engine: Engine | DocumentEngine | None = None
+        self._lock = threading.Lock()
+        self._runtimes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Runtime, asyncio.Semaphore]] = (
+            weakref.WeakKeyDictionary()
+        )
+        # The first page need not wait for a worker to start and a client to be imported.
+        prestart()
+        threading.Thread(target=self._warm, name="jina-ocr warm", daemon=True).start()
+
+    def _warm(self) -> None:
+        with suppress(Exception):  # whatever it is, the first reading meets it again and raises it
+            if warm := getattr(self.engine, "warm", None):
+                warm()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"settings": self.settings}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._setup(state["settings"], Clock())
+
+    def __repr__(self) -> str:
+        return f"JinaOCR(engine={self.settings.engine!r}, model={self.settings.model!r})"
+
+    @property
+    def engine(self) -> Engine | DocumentEngine:
+        """The engine that reads; chosen and made on first use.
+
+        Raises:
+            EngineNotReadyError: none is set up.
+        """
+        with self._lock:
+            if self._engine is None:
+                self._engine = create_engine(self.settings)
+            return self._engine
+
+    def read(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> DocumentResult:
+        """Read a document.
+
+        Parameters:
+            source: path, URL, bytes, binary stream, or ``(fs, path)``.
+            pages: 1-based: ``"1-5,8,-1"``, a number or a list; None for all.
+            password: opens an encrypted document; the empty one is tried first.
+            fs: the fsspec file system that ``source`` is a path in.
+            source_id: the document's identity, where its address is not the right one.
+            name: what it is called in messages and metadata, where the source has no name.
+
+        Returns:
+            One result per page, in order.
+
+        Raises:
+            SourceError, EngineError: nothing can be read.
+            PagesFailedError: some pages failed, with ``on_error="raise"``; it holds all results.
+        """
+        return bridge.run(lambda: self.aread(source, pages, password, fs=fs, source_id=source_id, name=name))
+
+    async def aread(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> DocumentResult:
+        """``read`` for async code."""
+        check_pages(pages)
+        _, documents = self._runtime()
+        async with (
+            documents,
+            self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name) as document,
+            aclosing(aiter(document)) as results,
+        ):
+            return document.result([page async for page in results])
+
+    def pages(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> Iterator[PageResult]:
+        """Read a document lazily: each page as soon as it and those before it are read. Arguments as for ``read``.
+
+        An iterator that is dropped stops the work.
+
+        Raises:
+            SourceError, EngineError: nothing can be read.
+            PagesFailedError: after the last page, if some failed and ``on_error="raise"``.
+        """
+        return bridge.iterate(lambda: self.apages(source, pages, password, fs=fs, source_id=source_id, name=name))
+
+    async def apages(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> AsyncGenerator[PageResult, None]:
+        """``pages`` for async code."""
+        async with (
+            self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name) as document,
+            aclosing(aiter(document)) as results,
+        ):
+            async for page in results:
+                yield page
+
+    @contextmanager
+    def open(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> Iterator[OpenDocument]:
+        """Open a document: its page count and properties are known, its pages are read as it is iterated over.
+
+        Arguments and errors as for ``read``.
+        """
+        manager = self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name)
+        document = bridge.run(manager.__aenter__)
+        try:
+            yield document
+        finally:
+            bridge.run(lambda: manager.__aexit__(None, None, None))
+
+    @asynccontextmanager
+    async def aopen(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> AsyncIterator[OpenDocument]:
+        """``open`` for async code."""
+        check_pages(pages)
+        origin = Source.of(source, fs=fs, source_id=source_id, name=name)
+        engine, (runtime, _) = self.engine, self._runtime()
+        job = Job(origin, engine, self.settings, runtime)
+        async with AsyncExitStack() as stack:
+            if isinstance(engine, DocumentEngine):
+                count, metadata = await engine.page_count(origin, password), dict[str, str]()
+            elif self._hands_on(origin):
+                count, metadata = 1, {}
+            else:
+                content = await stack.enter_async_context(origin.open(self._limits()))
+                document = await stack.enter_async_context(
+                    await open_document(content, name=origin.name, password=password, render=self._render(engine))
+                )
+                count, metadata = document.page_count, document.metadata
+                job = Job(origin, engine, self.settings, runtime, document)
+                if cache := open_cache(self.settings, encrypted=password is not None):
+                    pages_cache = cache.document(await content.sha256(), engine, job.request(), self._render(engine))
+                    job = replace(job, cache=pages_cache)
+            numbers = tuple(parse_pages(pages, count))
+            check_pages_allowed(numbers, self.settings.max_pages, source=origin.name)
+            opened = OpenDocument(origin.name, origin.id, count, numbers, metadata, job)
+            if self.settings.max_cost is not None:
+                check_cost_allowed(await opened.estimate(), self.settings.max_cost)
+            yield opened
+
+    def estimate(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> Estimate:
+        """What reading the document will cost: tokens by the tile rule, dollars by the server's price. Spends nothing.
+
+        Arguments as for ``read``.
+
+        Raises:
+            SourceError, EngineError: it cannot be opened.
+        """
+        return bridge.run(lambda: self.aestimate(source, pages, password, fs=fs, source_id=source_id, name=name))
+
+    async def aestimate(
+        self,
+        source: SourceLike,
+        pages: PageSelection = None,
+        password: str | None = None,
+        *,
+        fs: Any = None,
+        source_id: str | None = None,
+        name: str | None = None,
+    ) -> Estimate:
+        """``estimate`` for async code."""
+        async with self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name) as document:
+            return await document.estimate()
+
+    def stream(
+        self, source: SourceLike, page: int = 1, password: str | None = None, *, fs: Any = None
+    ) -> Iterator[str]:
+        """Yield one page's text as it comes, unmended.
+
+        Parameters:
+            source, password, fs: as for ``read``.
+            page: 1-based, or negative from the end.
+
+        Raises:
+            SourceError, EngineError: it cannot be read, or not to its end.
+        """
+        return bridge.iterate(lambda: self.astream(source, page, password, fs=fs))
+
+    async def astream(
+        self, source: SourceLike, page: int = 1, password: str | None = None, *, fs: Any = None
+    ) -> AsyncGenerator[str, None]:
+        """``stream`` for async code."""
+        async with (
+            self.aopen(source, page, password, fs=fs) as document,
+            aclosing(stream_page(document._job, document.numbers[0])) as pieces,
+        ):
+            async for piece in pieces:
+                yield piece
+
+    def close(self) -> None:
+        """Give back connections, threads and devices. Reading again opens them anew."""
+        bridge.run(self.aclose)
+
+    async def aclose(self) -> None:
+        """``close`` for async code."""
+        with self._lock:
+            engine, self._engine = self._engine, None
+        if engine is not None:
+            await engine.aclose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _runtime(self) -> tuple[Runtime, asyncio.Semaphore]:
+        """The slots of the running loop: for pages, and for documents that are read whole."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._runtimes:
+                engine = self._engine or create_engine(self.settings)
+                self._engine = engine
+                runtime = Runtime(self.settings, engine.max_concurrency, self._clock)
+                self._runtimes[loop] = runtime, asyncio.Semaphore(OPEN_DOCUMENTS)
+            return self._runtimes[loop]
+
+    def _limits(self) -> FetchLimits:
+        settings = self.settings
+        return FetchLimits(
+            max_bytes=settings.max_bytes,
+            timeout=settings.timeout,
+            allow_private_networks=settings.allow_private_networks,
+            proxy=settings.proxy,
+            ca_bundle=settings.ca_bundle,
+        )
+
+    def _render(self, engine: Engine) -> Render:
+        return replace(engine.render, long_side=self.settings.long_side) if self.settings.long_side else engine.render
+
+    def _hands_on(self, source: Source) -> bool:
+        """Whether the engine is given the image's address instead of the image."""
+        if not (self.settings.pass_urls and source.url):
+            return False
+        return (mimetypes.guess_type(urlsplit(source.url).path)[0] or "").startswith("image/")

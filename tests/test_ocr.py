@@ -1,0 +1,481 @@
+"""JinaOCR from a document to results, against a real server that behaves and misbehaves."""
+
+import asyncio
+import gc
+import inspect
+import logging
+import pickle
+import threading
+import time
+
+import pytest
+
+from jina_ocr_loaders import (
+    AuthenticationError,
+    BudgetExceededError,
+    Delta,
+    EngineNotReadyError,
+    JinaOCR,
+    ModelNotFoundError,
+    PageRangeError,
+    PagesFailedError,
+    PageStatus,
+    QuotaError,
+    RequestRejectedError,
+    TransientError,
+    Usage,
+    pipeline,
+)
+from jina_ocr_loaders.engines.base import Render
+from tests.servers import hosted
+from tests.servers.hosted import marked_pdf, page_text
+
+THREE = marked_pdf(3)
+GOOD = [page_text(n) for n in (1, 2, 3)]
+
+
+def wait_until(condition):
+    """Return as soon as it holds."""
+    while not condition():
+        time.sleep(0.01)
+
+
+def statuses(result):
+    """The page statuses, as text."""
+    return [str(page.status) for page in result.pages]
+
+
+def test_every_page_is_read_in_order(make_ocr, server):
+    """Three pages: three results, each with its own text, number, usage and size, from one request each."""
+    result = make_ocr().read(THREE)
+    assert [page.markdown for page in result] == GOOD
+    assert [page.number for page in result] == [1, 2, 3]
+    assert statuses(result) == ["ok"] * 3
+    assert sorted(server.pages()) == [1, 2, 3]
+    assert all(page.usage.total_tokens and page.attempts[0].outcome == "stop" for page in result)
+    assert all(max(page.width, page.height) == 1920 for page in result)
+    assert result.markdown == "\n\n".join(GOOD)
+    assert result.usage == sum((page.usage for page in result), Usage())
+    assert {page.engine for page in result} == {"hosted"}
+    assert result.page_count == 3
+
+
+def test_pages_that_finish_out_of_order_come_in_order(make_ocr, server):
+    """Page 1 is the slowest; the results are in page order all the same."""
+    server.script_page(1, hosted.ok(delay=0.3))
+    assert [page.number for page in make_ocr().read(THREE)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(("selection", "numbers"), [("2-", [2, 3]), (-1, [3]), ([3, 1], [1, 3]), ("1,3", [1, 3])])
+def test_selected_pages_alone_are_read(make_ocr, server, selection, numbers):
+    """Pages are named from 1; only those are sent, with their own numbers."""
+    result = make_ocr().read(THREE, pages=selection)
+    assert [page.number for page in result] == numbers
+    assert sorted(server.pages()) == numbers
+    assert result.page_count == 3
+
+
+@pytest.mark.parametrize("selection", ["4", "0", "x", [9]])
+def test_a_wrong_selection_sends_nothing(make_ocr, server, selection):
+    """A page that does not exist is a PageRangeError, before any request."""
+    with pytest.raises(PageRangeError):
+        make_ocr().read(THREE, pages=selection)
+    assert not server.requests
+
+
+RECOVERED = {
+    "429": [hosted.status(429)],
+    "429 with Retry-After": [hosted.status(429, headers={"Retry-After": "3"})],
+    "503 then fine": [hosted.status(503)] * 3,
+    "500": [hosted.status(500)] * 2,
+    "502": [hosted.status(502, b"<html>bad gateway</html>")],
+    "408": [hosted.status(408)],
+    "reset before": [hosted.reset_before()],
+    "reset during": [hosted.reset_during()],
+    "half a JSON": [hosted.half_json()],
+    "garbage": [hosted.garbage()],
+    "empty choices": [hosted.empty_choices()],
+    "a stream that ends without a finish": [hosted.cut()],
+    "a stream that says only [DONE]": [hosted.cut(done=True)],
+    "an error in the stream": [hosted.stream_error({"message": "overloaded", "code": 500})],
+}
+
+
+@pytest.mark.parametrize("fault", RECOVERED.values(), ids=RECOVERED)
+def test_a_passing_failure_of_a_page_is_got_over(make_ocr, server, fault):
+    """Page 2 fails for a while: one more request for each failure, and all pages are there, once, in order."""
+    server.script_page(2, *fault)
+    result = make_ocr().read(THREE)
+    assert [page.markdown for page in result] == GOOD
+    assert sorted(server.pages()) == sorted([1, 3] + [2] * (len(fault) + 1))
+    assert result.pages[1].attempts[-1].outcome == "stop"
+    assert len(result.pages[1].attempts) == len(fault) + 1
+
+
+def test_a_stalled_stream_is_given_up_after_the_timeout_and_tried_again(make_ocr, server):
+    """Nothing comes any more: the attempt ends after timeout seconds, the next one succeeds."""
+    server.script_page(2, hosted.stall())
+    result = make_ocr(timeout=1.0).read(THREE)
+    assert [page.markdown for page in result] == GOOD
+    assert server.pages().count(2) == 2
+
+
+def test_a_slow_drip_is_no_failure(make_ocr, server):
+    """Pieces that come slowly but steadily are a page."""
+    server.script_page(2, hosted.ok(pace=0.02))
+    assert [page.markdown for page in make_ocr().read(THREE)] == GOOD
+
+
+@pytest.mark.parametrize("finish", [hosted.ABSENT, None])
+def test_a_missing_finish_reason_with_usage_is_no_failure(make_ocr, server, finish):
+    """finish_reason absent or null, but the usage came: the page is whole."""
+    server.script_page(2, hosted.ok(finish_reason=finish))
+    result = make_ocr().read(THREE)
+    assert statuses(result) == ["ok"] * 3
+    assert len(server.requests) == 3
+
+
+def test_null_content_with_a_proper_end_is_an_empty_page(make_ocr, server):
+    """The model said nothing at all: no text, no invention."""
+    server.script_page(2, *[hosted.null_content()] * 9)
+    page = make_ocr(on_error="mark").read(THREE).pages[1]
+    assert page.markdown == ""
+    assert page.status in (PageStatus.EMPTY, PageStatus.FAILED)
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_refused_page_keeps_its_slot(make_ocr, server, status):
+    """Page 2 of 3 fails for good: three results, in order, the second says why, the others are untouched."""
+    server.script_page(2, hosted.status(status))
+    result = make_ocr(on_error="mark").read(THREE)
+    assert statuses(result) == ["ok", "failed", "ok"]
+    assert isinstance(result.pages[1].error, RequestRejectedError)
+    assert (result.pages[1].error.page, result.pages[1].error.status) == (2, status)
+    assert result.pages[1].markdown == ""
+    assert server.pages().count(2) == 1
+
+
+def test_failed_pages_raise_at_the_end_with_all_results(make_ocr, server, caplog):
+    """on_error="raise": all is read first; the error names the pages and holds every result; one ERROR line."""
+    server.script_page(2, hosted.status(422))
+    with pytest.raises(PagesFailedError, match=r"1 of 3 pages failed: 2 .*422") as caught:
+        make_ocr().read(THREE, name="three.pdf")
+    assert [page.markdown for page in caught.value.result] == [GOOD[0], "", GOOD[2]]
+    assert len([record for record in caplog.records if record.levelno == logging.ERROR]) == 1
+    assert pickle.loads(pickle.dumps(caught.value)).result.pages[0].markdown == GOOD[0]
+
+
+def test_pages_yields_the_failed_one_too_and_raises_after_the_last(make_ocr, server):
+    """Lazily: every page in order, then PagesFailedError."""
+    server.script_page(2, hosted.status(422))
+    pages = make_ocr().pages(THREE)
+    assert [str(next(pages).status) for _ in range(3)] == ["ok", "failed", "ok"]
+    with pytest.raises(PagesFailedError):
+        next(pages)
+
+
+def test_skip_leaves_failed_pages_out(make_ocr, server):
+    """on_error="skip": the others keep their numbers."""
+    server.script_page(2, hosted.status(422))
+    assert [page.number for page in make_ocr(on_error="skip").read(THREE)] == [1, 3]
+
+
+@pytest.mark.parametrize("mode", ["raise", "mark", "skip"])
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(401, AuthenticationError), (402, QuotaError), (403, AuthenticationError), (404, EngineNotReadyError)],
+)
+def test_a_fatal_answer_ends_the_document_after_one_request(make_ocr, server, mode, code, error, monkeypatch):
+    """Wrong key, no credit, wrong address: one request for 40 pages, one error, whatever on_error says."""
+    monkeypatch.setattr(pipeline, "HEAD_START", 60)  # this machine may be slow; the first answer ends the wait
+    server.otherwise = hosted.status(code)
+    with pytest.raises(error):
+        make_ocr(on_error=mode).read(marked_pdf(40))
+    assert len(server.requests) == 1
+
+
+def test_an_unknown_model_names_those_that_there_are(make_ocr, server, monkeypatch):
+    """One request, and the message lists what /v1/models offers."""
+    monkeypatch.setattr(pipeline, "HEAD_START", 60)
+    with pytest.raises(ModelNotFoundError, match="jina-ocr-v1"):
+        make_ocr(model="no-such-model").read(marked_pdf(40))
+    assert len(server.requests) == 1
+
+
+def test_a_mistyped_port_fails_within_ten_seconds_of_waiting(make_ocr, fake_time):
+    """Connection refused: ten seconds by the clock, then EngineNotReadyError."""
+    with pytest.raises(EngineNotReadyError, match="check the address"):
+        make_ocr(base_url=f"http://127.0.0.1:{hosted.refused_port()}/v1").read(THREE)
+    assert fake_time.now - 1000 <= 10
+
+
+def test_a_cold_start_costs_no_page_and_is_said_once(make_ocr, server, fake_time, caplog):
+    """The server answers 503 for 100 s by the clock: 20 pages wait, all are read, one line is logged."""
+
+    async def cold(exchange):
+        behaviour = hosted.ok() if fake_time.now >= 1100 else hosted.status(503)
+        await behaviour(exchange)
+
+    server.otherwise = cold
+    result = make_ocr(max_retries=0).read(marked_pdf(20))
+    assert [page.markdown for page in result] == [page_text(n) for n in range(1, 21)]
+    assert (
+        len([record for record in caplog.records if record.name == "jina_ocr_loaders.retry" and record.levelno >= 30])
+        == 1
+    )
+    assert sum(fake_time.sleeps) <= 150
+
+
+def test_a_cut_page_is_asked_again_with_more_tokens_and_the_longer_text_kept(make_ocr, server):
+    """finish_reason length: once more with twice the tokens; a text that is then whole is ok."""
+    server.script_page(2, hosted.ok("The beginning", finish_reason="length"))
+    result = make_ocr(max_tokens=4096).read(THREE)
+    assert statuses(result) == ["ok"] * 3
+    assert [request.body["max_tokens"] for request in server.requests if request.page == 2] == [4096, 8192]
+    assert result.pages[1].usage == sum((attempt.usage for attempt in result.pages[1].attempts), Usage())
+    assert len(result.pages[1].attempts) == 2
+
+
+def test_a_page_that_stays_cut_says_so(make_ocr, server):
+    """Truncated is a status of its own; open tables are closed."""
+    text = "<table><tr><td>1</td><td>2"
+    server.script_page(2, *[hosted.ok(text, finish_reason="length")] * 2)
+    page = make_ocr().read(THREE).pages[1]
+    assert page.status is PageStatus.TRUNCATED
+    assert page.markdown == text + "</td></tr></table>"
+    assert page.finish_reason == "length"
+
+
+@pytest.mark.parametrize("period", [1, 2, 3, 7, 35, 36, 70])
+def test_a_loop_of_any_period_is_cut_while_it_streams(make_ocr, server, period):
+    """The stream is ended long before max_tokens, tried again at another temperature, and one round is kept."""
+    server.script_page(2, *[hosted.loop(period, before="# Heading\n\nhonest text\n\n")] * 2)
+    page = make_ocr().read(THREE).pages[1]
+    assert page.status is PageStatus.REPETITION
+    assert page.markdown.startswith("# Heading")
+    assert page.markdown.count("word0") <= 2
+    tries = [request for request in server.requests if request.page == 2]
+    assert [request.body["temperature"] for request in tries] == [0.0, 0.2]
+    assert all(request.sent < 3000 for request in tries)
+
+
+def test_a_loop_that_does_not_come_back_leaves_a_good_page(make_ocr, server):
+    """The second attempt is whole: the page is ok."""
+    server.script_page(2, hosted.loop(5))
+    assert [page.markdown for page in make_ocr().read(THREE)] == GOOD
+
+
+def test_a_failure_of_the_second_attempt_leaves_the_first_ones_text(make_ocr, server):
+    """The text was cut, and asking again fails for good: the cut text is better than none."""
+    server.script_page(2, hosted.ok("The beginning", finish_reason="length"), hosted.status(422))
+    page = make_ocr().read(THREE).pages[1]
+    assert (page.status, page.markdown) == (PageStatus.TRUNCATED, "The beginning")
+
+
+def test_content_retries_can_be_turned_off(make_ocr, server):
+    """content_retries=0: one request, and what came is what there is."""
+    server.script_page(2, hosted.ok("The beginning", finish_reason="length"))
+    assert make_ocr(content_retries=0).read(THREE).pages[1].status is PageStatus.TRUNCATED
+    assert server.pages().count(2) == 1
+
+
+def test_raw_leaves_the_text_as_it_came(make_ocr, server):
+    """raw=True: nothing is mended."""
+    text = " <table><tr><th>a</th></tr><tr><th>1</th></tr></table>\n"
+    server.otherwise = hosted.ok(text)
+    assert make_ocr(raw=True).read(THREE, pages=1).markdown == text
+    assert make_ocr().read(THREE, pages=1).markdown == text.strip().replace("<th>1</th>", "<td>1</td>")
+
+
+def test_the_literal_null_is_an_empty_page(make_ocr, server):
+    """The benchmark prompt's null: no text, status empty."""
+    server.script_page(2, hosted.ok("null"))
+    page = make_ocr(prompt="benchmark").read(THREE).pages[1]
+    assert (page.status, page.markdown) == (PageStatus.EMPTY, "")
+    assert "LaTeX" in server.requests[0].prompt
+
+
+def test_concurrency_is_kept_to(make_ocr, server):
+    """No more requests are in flight than concurrency says, over two documents at once too."""
+    server.otherwise = hosted.ok(delay=0.2)
+    ocr = make_ocr(concurrency=3)
+
+    async def both():
+        return await asyncio.gather(ocr.aread(marked_pdf(9)), ocr.aread(marked_pdf(9)))
+
+    assert [len(result) for result in asyncio.run(both())] == [9, 9]
+    assert server.peak == 3
+
+
+def test_a_dropped_iterator_stops_the_work(make_ocr, server):
+    """After two pages of 40 the consumer leaves: requests in flight are cancelled and no new ones are sent."""
+    server.otherwise = hosted.ok(delay=0.02)
+    pages = make_ocr(concurrency=2).pages(marked_pdf(40))
+    assert [next(pages).number, next(pages).number] == [1, 2]
+    del pages
+    gc.collect()
+    sent = len(server.requests)
+    assert sent < 40
+    make_ocr().read(THREE)
+    assert len(server.requests) == sent + 3
+
+
+def test_an_iterator_runs_ahead_by_a_bound(make_ocr, server):
+    """A consumer that takes one page and then thinks holds the work back."""
+    with make_ocr(concurrency=1) as ocr:
+        pages = ocr.pages(marked_pdf(60))
+        next(pages)
+        for _ in range(50):
+            asyncio.run(asyncio.sleep(0.02))
+        assert len(server.requests) < 30
+        assert len(list(pages)) == 59
+
+
+def test_two_iterators_interleave(make_ocr):
+    """Two documents read lazily in turn do not wait for each other, however many slots there are."""
+    ocr = make_ocr(concurrency=1)
+    a, b = ocr.pages(THREE), ocr.pages(THREE)
+    assert [(x.number, y.number) for x, y in zip(a, b, strict=True)] == [(1, 1), (2, 2), (3, 3)]
+
+
+def test_one_object_serves_loops_and_threads(make_ocr):
+    """Two event loops in turn, a sync call inside a running one, and four threads at once."""
+    ocr = make_ocr()
+
+    async def main():
+        assert len(ocr.read(THREE)) == 3
+        return await ocr.aread(THREE)
+
+    assert [len(asyncio.run(main())) for _ in range(2)] == [3, 3]
+    lengths = []
+    threads = [threading.Thread(target=lambda: lengths.append(len(ocr.read(THREE)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert lengths == [3] * 4
+
+
+def test_a_cancelled_reading_leaves_nothing_running(make_ocr, server):
+    """Cancelling aread cancels its requests; no task is left behind."""
+    server.otherwise = hosted.stall()
+
+    async def main():
+        ocr = make_ocr()
+        reading = asyncio.create_task(ocr.aread(THREE))
+        await asyncio.to_thread(wait_until, lambda: server.requests)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        await ocr.aclose()
+        await asyncio.sleep(0.05)
+        return [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+    assert asyncio.run(main()) == []
+
+
+def test_it_can_be_pickled_with_its_key(make_ocr):
+    """Another process gets the same settings, the key among them; no text form shows it."""
+    ocr = pickle.loads(pickle.dumps(make_ocr(api_key="jina_secret")))
+    assert ocr.settings.api_key.get_secret_value() == "jina_secret"
+    assert "jina_secret" not in repr(ocr) + str(ocr) + repr(ocr.settings) + str(ocr.settings.model_dump())
+    assert len(ocr.read(THREE)) == 3
+
+
+def test_the_callbacks_hear_of_pages_and_waits(make_ocr, server):
+    """on_page gets each page in order with the total, on_retry each wait with its code."""
+    server.script_page(2, hosted.status(500))
+    pages, waits = [], []
+    make_ocr(on_page=lambda page, total: pages.append((page.number, total)), on_retry=waits.append).read(THREE)
+    assert pages == [(1, 3), (2, 3), (3, 3)]
+    assert [(wait.page, wait.attempt, wait.code, wait.wait) for wait in waits] == [(2, 1, "transient", 0.5)]
+
+
+def test_a_cached_document_makes_no_request(make_ocr, server, tmp_path):
+    """A second reading of the same content comes out of the cache, under another id too; with another prompt not."""
+    ocr = make_ocr(cache=tmp_path)
+    first = ocr.read(THREE)
+    again = ocr.read(THREE, source_id="elsewhere")
+    assert [page.markdown for page in again] == [page.markdown for page in first]
+    assert all(page.cached and page.usage == Usage() and not page.attempts for page in again)
+    assert [(page.width, page.label) for page in again] == [(page.width, page.label) for page in first]
+    assert len(server.requests) == 3
+    make_ocr(cache=tmp_path, prompt="other").read(THREE)
+    assert len(server.requests) == 6
+    make_ocr(cache=tmp_path, refresh=True).read(THREE)
+    assert len(server.requests) == 9
+
+
+def test_failed_and_imperfect_pages_are_never_cached(make_ocr, server, tmp_path):
+    """Only ok and empty pages are kept: the next reading asks for the others again."""
+    server.script_page(1, *[hosted.ok("cut", finish_reason="length")] * 2)
+    server.script_page(2, hosted.status(422))
+    ocr = make_ocr(cache=tmp_path, on_error="mark")
+    assert statuses(ocr.read(THREE)) == ["truncated", "failed", "ok"]
+    server.clear()
+    assert statuses(ocr.read(THREE)) == ["ok"] * 3
+    assert sorted(server.pages()) == [1, 2]
+
+
+def test_the_budget_is_checked_before_anything_is_sent(make_ocr, server):
+    """max_pages and max_cost refuse the document with BudgetExceededError; no request goes out."""
+    with pytest.raises(BudgetExceededError, match="max_pages is 2"):
+        make_ocr(max_pages=2).read(THREE)
+    assert len(make_ocr(max_pages=2).read(THREE, pages="1-2")) == 2
+    server.clear()
+    with pytest.raises(BudgetExceededError, match="price"):
+        make_ocr(max_cost=0.0001, base_url=server.base_url + "/nowhere/v1").read(THREE)
+    assert not server.requests
+
+
+def test_streaming_yields_the_text_as_it_comes(make_ocr, server):
+    """The pieces of one page, in order, adding up to its text; failures before the first piece are tried again."""
+    server.script_page(2, hosted.status(500))
+    pieces = list(make_ocr().stream(THREE, page=2))
+    assert len(pieces) > 2
+    assert "".join(pieces) == page_text(2)
+
+
+def test_a_stream_that_breaks_off_raises(make_ocr, server):
+    """Text that was handed out cannot be taken back: a break in the middle is an error, not an end."""
+    server.script_page(1, hosted.reset_during())
+    with pytest.raises(TransientError):
+        list(make_ocr().stream(THREE))
+
+
+class Upper:
+    """An engine of the user's own: it says the page's size."""
+
+    name, model, leaves_machine, render, max_concurrency, prices = "upper", "m", False, Render(long_side=200), 1, None
+
+    async def stream(self, page, request):
+        yield Delta(f"{page.width}x{page.height} ")
+        yield Delta(request.prompt, finish_reason="stop")
+
+    async def aclose(self):
+        pass
+
+
+def test_an_engine_of_ones_own_is_all_it_takes():
+    """Any object with the protocol's members reads, and is given images of the size it asks for."""
+    result = JinaOCR(Upper(), prompt="hello").read(THREE)
+    assert [max(page.width, page.height) for page in result] == [200] * 3
+    assert result.pages[0].markdown.endswith("hello")
+    assert result.pages[0].engine == "upper"
+
+
+def test_unknown_options_and_values_are_type_errors():
+    """A mistyped option is said at once, by its name."""
+    with pytest.raises(TypeError, match="concurency"):
+        JinaOCR(concurency=3)
+    with pytest.raises(TypeError, match="concurrency"):
+        JinaOCR(concurrency=0)
+    with pytest.raises(EngineNotReadyError, match="no engine 'nope'"):
+        JinaOCR("nope").read(THREE)
+
+
+def test_every_sync_method_has_an_async_twin():
+    """x and ax take the same arguments."""
+    for name in ("read", "pages", "open", "stream", "estimate", "close"):
+        twin = inspect.signature(getattr(JinaOCR, f"a{name}")).parameters
+        assert list(inspect.signature(getattr(JinaOCR, name)).parameters) == list(twin)

@@ -1,0 +1,121 @@
+"""JinaOCR in scripts of its own: exit, Ctrl-C, fork, spawn, uvloop."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import psutil
+import pytest
+
+from tests.servers import hosted
+from tests.servers.hosted import marked_pdf
+
+
+@pytest.fixture
+def start(server, tmp_path):
+    """Start a script in which ``ocr`` reads from the test's server and ``PDF`` is a document of nine pages."""
+    pdf = tmp_path / "nine.pdf"
+    pdf.write_bytes(marked_pdf(9))
+    head = f"""
+        import asyncio, os, sys
+        from jina_ocr_loaders import JinaOCR
+        PDF = {str(pdf)!r}
+        def make():
+            return JinaOCR("hosted", base_url={server.base_url!r}, concurrency=2)
+    """
+    started = []
+
+    def start(body):
+        path = tmp_path / "script.py"
+        path.write_text(textwrap.dedent(head) + textwrap.dedent(body))
+        environment = {**os.environ, "PYTHONPATH": os.getcwd()}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen([sys.executable, str(path)], env=environment, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_script_that_never_closes_anything_exits(start):
+    """An iterator left half way, nothing closed: the interpreter ends by itself, and its worker with it."""
+    process = start("""
+        ocr = make()
+        pages = ocr.pages(PDF)
+        print(next(pages).number, flush=True)
+    """)
+    out, err = process.communicate(timeout=60)
+    assert (out.strip(), process.returncode) == ("1", 0), err
+
+
+def test_ctrl_c_ends_a_reading_and_its_workers(start, server):
+    """SIGINT during read: KeyboardInterrupt, and neither process nor worker is left."""
+    server.otherwise = hosted.stall()
+    process = start("""
+        try:
+            make().read(PDF)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """)
+    while not server.requests:
+        time.sleep(0.02)
+    children = psutil.Process(process.pid).children(recursive=True)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert out.strip() == "interrupted", err
+    assert not psutil.wait_procs(children, timeout=20)[1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_a_forked_child_reads_on_its_own(start):
+    """Parent and child read with the same object; each gets all pages."""
+    process = start("""
+        ocr = make()
+        assert len(ocr.read(PDF)) == 9
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                code = 0 if len(ocr.read(PDF)) == 9 else 2
+            finally:
+                os._exit(code)
+        assert len(ocr.read(PDF)) == 9
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    """)
+    out, err = process.communicate(timeout=90)
+    assert out.strip() == "0", err
+
+
+def test_spawned_processes_get_the_object_by_pickle(start):
+    """A pool of two spawned processes reads with one pickled JinaOCR; no __main__ guard is asked of the worker."""
+    process = start("""
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+        def read(ocr):
+            return len(ocr.read(PDF))
+        if __name__ == "__main__":
+            with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+                print(*pool.map(read, [make()] * 2), flush=True)
+    """)
+    out, err = process.communicate(timeout=90)
+    assert out.split() == ["9", "9"], err
+
+
+def test_uvloop_reads(start):
+    """Native async under uvloop, and a sync call inside it."""
+    pytest.importorskip("uvloop")
+    process = start("""
+        import uvloop
+        async def main():
+            ocr = make()
+            print(len(await ocr.aread(PDF)), len(ocr.read(PDF)), flush=True)
+            await ocr.aclose()
+        uvloop.run(main())
+    """)
+    out, err = process.communicate(timeout=60)
+    assert out.split() == ["9", "9"], err
