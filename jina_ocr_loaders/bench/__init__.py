@@ -1,0 +1,1 @@
+"""Benchmarks: each figure beside a baseline from the same run. ``python -m jina_ocr_loaders.bench`` runs them."""

@@ -1,0 +1,96 @@
+"""What a good programmer writes in ten minutes instead of using this package: the loops that we compare with."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from jina_ocr_loaders.prompts import DEFAULT_PROMPT
+
+LONG_SIDE, QUALITY = 1920, 90
+
+
+def render(path: str, index: int) -> bytes:
+    """One page as JPEG, at the size and quality that the engine uses; opens the document once in a process."""
+    import pypdfium2
+
+    document = _open.get(path) or _open.setdefault(path, pypdfium2.PdfDocument(path))
+    page = document[index]
+    image = page.render(scale=LONG_SIDE / max(page.get_size())).to_pil()
+    out = io.BytesIO()
+    image.convert("RGB").save(out, "JPEG", quality=QUALITY)
+    return out.getvalue()
+
+
+_open: dict[str, Any] = {}
+
+
+async def read(client: Any, jpeg: bytes) -> str:
+    """One streamed request."""
+    url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
+    content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": DEFAULT_PROMPT}]
+    stream = await client.chat.completions.create(
+        model="jina-ocr-v1",
+        messages=[{"role": "user", "content": content}],
+        stream=True,
+        stream_options={"include_usage": True},
+        max_tokens=4096,
+        temperature=0.0,
+    )
+    parts = []
+    async for chunk in stream:
+        if chunk.choices and chunk.choices[0].delta.content:
+            parts.append(chunk.choices[0].delta.content)
+    return "".join(parts)
+
+
+async def bare_loop(
+    base_url: str, pages: Sequence[Callable[[], Awaitable[bytes]]], concurrency: int
+) -> tuple[float, float]:
+    """AsyncOpenAI and a semaphore, pages from the given functions.
+
+    Returns:
+        Seconds for all, and CPU seconds of this process.
+    """
+    from openai import AsyncOpenAI
+
+    async with AsyncOpenAI(api_key="key", base_url=base_url, max_retries=0) as client:
+        slots = asyncio.Semaphore(concurrency)
+
+        async def one(page: Callable[[], Awaitable[bytes]]) -> str:
+            async with slots:
+                return await read(client, await page())
+
+        start, cpu = time.perf_counter(), time.process_time()
+        texts = await asyncio.gather(*map(one, pages))
+        assert all(texts)
+        return time.perf_counter() - start, time.process_time() - cpu
+
+
+def encoded(jpegs: Sequence[bytes]) -> list[Callable[[], Awaitable[bytes]]]:
+    """Pages that are ready."""
+
+    def page(jpeg: bytes) -> Callable[[], Awaitable[bytes]]:
+        async def get() -> bytes:
+            return jpeg
+
+        return get
+
+    return [page(jpeg) for jpeg in jpegs]
+
+
+def rendered(pool: ProcessPoolExecutor, path: str, count: int) -> list[Callable[[], Awaitable[bytes]]]:
+    """Pages that processes of a pool draw and encode when they are asked for."""
+
+    def page(index: int) -> Callable[[], Awaitable[bytes]]:
+        async def get() -> bytes:
+            return await asyncio.get_running_loop().run_in_executor(pool, render, path, index)
+
+        return get
+
+    return [page(index) for index in range(count)]
