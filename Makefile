@@ -42,10 +42,9 @@ lint: $(VENV)/.dev  ## ruff (lint and format) and mypy --strict
 	$(BIN)/mypy
 
 test-openai2: $(VENV)/.dev  ## the hosted engine on the newest openai 2.x, which LlamaIndex's own packages still need
-	@test -e .venv-openai2/.ready || { $(BIN)/python -m venv .venv-openai2 && \
-	  .venv-openai2/bin/python -m pip install -q -e . 'openai>=2.25,<3' pytest pytest-timeout uvicorn psutil && \
-	  touch .venv-openai2/.ready; }
-	.venv-openai2/bin/python -m pytest -q tests/engines/test_hosted.py tests/test_ocr.py
+	@test -e .openai2/openai || $(BIN)/python -m pip install -q --no-deps --target .openai2 'openai>=2.25,<3'
+	PYTHONPATH=.openai2 $(BIN)/python -c 'import openai; assert openai.__version__ < "3", openai.__version__'
+	PYTHONPATH=.openai2 $(BIN)/python -m pytest -q tests/engines/test_hosted.py tests/test_ocr.py
 
 test-engine:  ## the local engine on real vLLM, on the CPU, in an environment of its own
 	@PYTHON=$(PYTHON) tests/local_engine/make_env.sh .venv-engine || \
@@ -60,4 +59,4 @@ bench: $(VENV)/.dev  ## measure, each figure beside a baseline; results are in d
 	$(BIN)/python -m jina_ocr_loaders.bench
 
 clean:  ## remove the environments
-	rm -rf .venv .venv-engine .venv-openai2
+	rm -rf .venv .venv-engine .openai2

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass
 from importlib.util import find_spec
 from typing import Any
 
-from jina_ocr_loaders.engines.select import JINA_BASE_URL, first_ready
+from jina_ocr_loaders.engines import endpoint
+from jina_ocr_loaders.engines.select import first_ready
 from jina_ocr_loaders.errors import JinaOCRError
 from jina_ocr_loaders.settings import OCRSettings
 from local_engine.hardware import GIB, list_gpus, vllm_version
@@ -56,20 +57,19 @@ def _auto(settings: OCRSettings) -> Finding:
         return Finding("engine auto", False, "none is ready", error.message.partition("\n")[2].strip())
 
 
-def _base_url(settings: OCRSettings) -> str | None:
-    return settings.base_url or os.environ.get("JINA_OCR_BASE_URL")
-
-
 def _has_key(settings: OCRSettings) -> bool:
     return bool(settings.api_key or os.environ.get("JINA_API_KEY"))
 
 
 def _hosted(settings: OCRSettings) -> Finding:
-    if base_url := _base_url(settings):
-        return Finding("engine hosted", True, f"pages go to {_shown(base_url)}")
-    if _has_key(settings):
-        return Finding("engine hosted", True, f"pages go to {_shown(JINA_BASE_URL)}")
-    return Finding("engine hosted", False, "no key and no server", "export JINA_API_KEY=...  (keys: https://jina.ai)")
+    if not (settings.base_url or os.environ.get("JINA_OCR_BASE_URL") or _has_key(settings)):
+        return Finding(
+            "engine hosted", False, "no key and no server", "export JINA_API_KEY=...  (keys: https://jina.ai)"
+        )
+    try:
+        return Finding("engine hosted", True, f"pages go to {endpoint.shown(endpoint.base_url(settings.base_url))}")
+    except JinaOCRError as error:
+        return Finding("engine hosted", False, error.message, "correct JINA_OCR_BASE_URL")
 
 
 def _reader(settings: OCRSettings) -> Finding:
@@ -118,13 +118,13 @@ def _key(settings: OCRSettings) -> Finding:
 def _server(settings: OCRSettings) -> Finding:
     import httpx
 
-    base_url = _base_url(settings) or JINA_BASE_URL
     try:
-        answer = httpx.get(f"{base_url.rstrip('/')}/models", timeout=TIMEOUT, follow_redirects=False)
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        fix = "check the address and the network" if _base_url(settings) else "check the network, if you want hosted"
-        return Finding("server", False, f"{_shown(base_url)} does not answer ({type(error).__name__})", fix)
-    return Finding("server", answer.status_code < 500, f"{_shown(base_url)} answers ({answer.status_code})")
+        base_url = endpoint.base_url(settings.base_url)
+        answer = httpx.get(f"{base_url}/models", timeout=TIMEOUT, follow_redirects=False)
+    except (JinaOCRError, httpx.HTTPError, httpx.InvalidURL) as error:
+        fix = "check the address and the network, if you want engine hosted"
+        return Finding("server", False, f"it does not answer ({type(error).__name__})", fix)
+    return Finding("server", answer.status_code < 500, f"{endpoint.shown(base_url)} answers ({answer.status_code})")
 
 
 def _gpu(_: OCRSettings) -> Finding:
@@ -178,12 +178,6 @@ def _pdf(_: OCRSettings) -> Finding:
         return Finding(
             "renderer", False, str(error), f"{shutil.which('pip') or 'pip'} install --force-reinstall pypdfium2"
         )
-
-
-def _shown(url: str) -> str:
-    from urllib.parse import urlsplit
-
-    return urlsplit(url).hostname or "?"
 
 
 _ONE_PAGE = (

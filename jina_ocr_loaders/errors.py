@@ -112,6 +112,11 @@ class PageRangeError(SourceError, ValueError):
     """The page selection is malformed or names pages that the document does not have."""
 
 
+# Codes of TransientErrors that the retries look at:
+CONNECTION_REFUSED = "connection_refused"  # nobody listens there: a wrong address, or a server that is still starting
+NO_END = "no_end"  # a stream that said neither how it finished nor what it used
+
+
 class EngineError(JinaOCRError):
     """An engine could not read a page.
 

@@ -205,7 +205,7 @@ async def _body(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 def _encoding(response: httpx.Response) -> str:
-    return response.headers.get("Content-Encoding", "").strip().lower()
+    return str(response.headers.get("Content-Encoding", "")).strip().lower()
 
 
 def _check(response: httpx.Response, limits: FetchLimits, source: str) -> None:

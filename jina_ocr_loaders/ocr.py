@@ -10,6 +10,7 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 from urllib.parse import urlsplit
@@ -28,7 +29,7 @@ from jina_ocr_loaders.ranges import PageSelection, check_pages, parse_pages
 from jina_ocr_loaders.results import DocumentResult, PageResult, PageStatus
 from jina_ocr_loaders.retry import Clock
 from jina_ocr_loaders.settings import OCROptions, OCRSettings
-from jina_ocr_loaders.sources import FetchLimits, Source, SourceLike
+from jina_ocr_loaders.sources import Source, SourceLike
 
 logger = logging.getLogger("jina_ocr_loaders")
 
@@ -304,11 +305,13 @@ class JinaOCR:
         job = Job(origin, engine, self.settings, runtime)
         async with AsyncExitStack() as stack:
             if isinstance(engine, DocumentEngine):
-                count, metadata = await engine.page_count(origin, password), dict[str, str]()
+                count_pages = partial(engine.page_count, origin, password)
+                count = await runtime.retrier.call(count_pages, deadline=self.settings.timeout)
+                metadata = dict[str, str]()
             elif self._hands_on(origin):
                 count, metadata = 1, {}
             else:
-                content = await stack.enter_async_context(origin.open(self._limits()))
+                content = await stack.enter_async_context(origin.open(self.settings.fetch_limits()))
                 document = await stack.enter_async_context(
                     await open_document(content, name=origin.name, password=password, render=self._render(engine))
                 )
@@ -419,16 +422,6 @@ class JinaOCR:
                 runtime = Runtime(self.settings, engine.max_concurrency, self._clock)
                 self._runtimes[loop] = runtime, asyncio.Semaphore(OPEN_DOCUMENTS)
             return self._runtimes[loop]
-
-    def _limits(self) -> FetchLimits:
-        settings = self.settings
-        return FetchLimits(
-            max_bytes=settings.max_bytes,
-            timeout=settings.timeout,
-            allow_private_networks=settings.allow_private_networks,
-            proxy=settings.proxy,
-            ca_bundle=settings.ca_bundle,
-        )
 
     def _render(self, engine: Engine) -> Render:
         return replace(engine.render, long_side=self.settings.long_side) if self.settings.long_side else engine.render

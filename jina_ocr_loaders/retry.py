@@ -18,6 +18,8 @@ from typing import TypeVar
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception
 
 from jina_ocr_loaders.errors import (
+    CONNECTION_REFUSED,
+    NO_END,
     DeadlineExceededError,
     EngineError,
     EngineNotReadyError,
@@ -33,7 +35,6 @@ MAX_RETRY_AFTER = 120.0  # seconds; a server that asks for more is not believed
 WARMUP_WAIT = 30.0, 60.0  # seconds between probes of a cold server (model card: "retry after 30-60s")
 REFUSED_WAIT = 1.0  # seconds between probes of a server that refuses connections
 BACKOFF = 1.0, 30.0  # seconds: full jitter below 1, 2, 4, … up to 30
-CONNECTION_REFUSED = "connection_refused"  # the code that engines give a TransientError nobody listens for
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,11 +238,13 @@ class _PageState:
             # Being asked to slow down is no failure of the page: its bound is time, not a number of attempts.
             return self._clock.now() - self._throttled_since > self._policy.warmup_timeout
         self.failures += 1
-        if self.failures <= self._policy.max_retries and self.spent >= self._policy.page_timeout:
+        # Whether a stream broke off, or a server never says how one ended, takes one more request to tell.
+        allowed = max(self._policy.max_retries, int(error.code == NO_END))
+        if self.failures <= allowed and self.spent >= self._policy.page_timeout:
             raise DeadlineExceededError(
                 f"{error.message} {self.spent:.0f} s were spent on this page: pass a longer timeout=."
             ) from error
-        return self.failures > self._policy.max_retries
+        return self.failures > allowed
 
     def wait(self, call: RetryCallState) -> float:
         error = _error(call)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from os import PathLike
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from jina_ocr_loaders.results import PageResult
+
+if TYPE_CHECKING:
+    from jina_ocr_loaders.fetch import FetchLimits
 
 OnError = Literal["raise", "mark", "skip"]
 TextLayer = Literal["never", "trust"]
@@ -39,7 +42,9 @@ class OCRSettings(BaseModel):
         description='"auto", "hosted", "reader", "vllm", "transformers", "cpu", or an object that implements Engine.',
     )
     api_key: SecretStr | None = Field(default=None, exclude=True, repr=False, description="Or JINA_API_KEY.")
-    base_url: str | None = Field(default=None, description="An OpenAI-compatible server; or JINA_OCR_BASE_URL.")
+    base_url: str | None = Field(
+        default=None, repr=False, description="An OpenAI-compatible server; or JINA_OCR_BASE_URL."
+    )
     model: str = Field(default="jina-ocr-v1", description="The model's name on the server, or a local snapshot.")
     prompt: str | None = Field(default=None, description='"default", "benchmark", or the text itself.')
     concurrency: int = Field(default=32, ge=1, description="Pages in flight at most.")
@@ -72,6 +77,18 @@ class OCRSettings(BaseModel):
     engine_options: Mapping[str, Any] | None = Field(default=None, description="Options of the engine's own.")
     on_page: OnPage | None = Field(default=None, exclude=True, repr=False, description="Called with each page.")
     on_retry: OnRetry | None = Field(default=None, exclude=True, repr=False, description="Called before each wait.")
+
+    def fetch_limits(self) -> FetchLimits:
+        """What fetching a document may cost."""
+        from jina_ocr_loaders.fetch import FetchLimits
+
+        return FetchLimits(
+            max_bytes=self.max_bytes,
+            timeout=self.timeout,
+            allow_private_networks=self.allow_private_networks,
+            proxy=self.proxy,
+            ca_bundle=self.ca_bundle,
+        )
 
 
 class OCROptions(TypedDict, total=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,8 +18,10 @@ from tests.servers.hosted import HostedServer
 @pytest.fixture(autouse=True)
 def bare_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the developer's own reaches a test."""
-    for name in ("JINA_API_KEY", "JINA_OCR_BASE_URL", "JINA_OCR_ENGINE", "JINA_OCR_CACHE_DIR", "OPENAI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
+    proxies = ("http_proxy", "https_proxy", "all_proxy")
+    for name in os.environ:
+        if name.startswith(("JINA_", "OPENAI_")) or name.lower() in proxies:
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

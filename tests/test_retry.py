@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from jina_ocr_loaders.errors import (
+    CONNECTION_REFUSED,
+    NO_END,
     AuthenticationError,
     DeadlineExceededError,
     EngineNotReadyError,
@@ -13,7 +15,7 @@ from jina_ocr_loaders.errors import (
     TransientError,
     WarmingUpError,
 )
-from jina_ocr_loaders.retry import CONNECTION_REFUSED, Clock, Retrier, RetryPolicy
+from jina_ocr_loaders.retry import Clock, Retrier, RetryPolicy
 from tests.conftest import FakeTime
 
 
@@ -63,6 +65,11 @@ def test_passing_failures_end_after_the_retries():
     assert attempt.calls == 5
 
 
+def test_a_stream_without_an_end_is_asked_once_more_even_without_retries():
+    """max_retries=0: a server that never says how a stream ended still gets its one plain attempt."""
+    assert call(script(TransientError("?", code=NO_END)), RetryPolicy(max_retries=0)) == "text"
+
+
 @pytest.mark.parametrize("error", [RateLimitedError, TransientError])
 def test_retry_after_wins_and_is_clamped(error):
     """The server's own wait is kept to (plus jitter), but never more than 120 s."""
@@ -81,7 +88,7 @@ def test_being_throttled_is_no_failure_of_the_page():
 
 
 def test_a_cold_start_is_probed_by_one_request_while_the_others_wait(caplog):
-    """32 pages meet 503: one probes after 30, 40, 50 s, all succeed in the end, no page's retries are spent, one log line."""
+    """32 pages meet 503: one probes after 30, 40, 50 s, all succeed, no page's retries are spent, one line is logged."""
 
     async def main():
         time = FakeTime()
@@ -150,19 +157,17 @@ def test_a_cancelled_probe_hands_over():
     """When the probing page is cancelled, another one probes: nobody waits for ever."""
 
     async def main():
-        time = FakeTime()
-        gate_open = asyncio.Event()
+        probing, never = asyncio.Event(), asyncio.Event()
 
         async def sleep(seconds):
-            time.sleeps.append(seconds)
-            if len(time.sleeps) == 1:
-                await gate_open.wait()
+            if not probing.is_set():
+                probing.set()
+                await never.wait()
 
-        retrier = Retrier(RetryPolicy(), Clock(now=lambda: time.now, sleep=sleep, random=lambda: 0.5))
+        retrier = Retrier(RetryPolicy(), Clock(now=lambda: 0.0, sleep=sleep, random=lambda: 0.5))
         attempt = script(WarmingUpError("cold"), WarmingUpError("cold"))
         tasks = [asyncio.create_task(retrier.call(attempt, deadline=10)) for _ in range(2)]
-        while not time.sleeps:
-            await asyncio.sleep(0)
+        await probing.wait()
         await asyncio.sleep(0.01)
         tasks[0].cancel()
         return await asyncio.wait_for(tasks[1], 5)

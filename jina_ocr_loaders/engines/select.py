@@ -9,13 +9,13 @@ from importlib.util import find_spec
 from urllib.parse import urlsplit
 
 from jina_ocr_loaders.engines.base import DocumentEngine, Engine
+from jina_ocr_loaders.engines.endpoint import JINA_BASE_URL
 from jina_ocr_loaders.errors import EngineNotReadyError
 from jina_ocr_loaders.settings import OCRSettings
 from local_engine.hardware import gpu_ready
 
 logger = logging.getLogger("jina_ocr_loaders.engines")
 
-JINA_BASE_URL = "https://api.jina.ai/v1"  # model card, "Hosted API"
 _CLASSES = {
     "hosted": "jina_ocr_loaders.engines.hosted:HostedEngine",
     "reader": "jina_ocr_loaders.engines.reader:ReaderEngine",
