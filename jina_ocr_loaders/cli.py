@@ -7,23 +7,21 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, TextIO
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.logging import RichHandler
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from jina_ocr_loaders.engines.select import ENGINES
 from jina_ocr_loaders.errors import JinaOCRError, PageRangeError
 from jina_ocr_loaders.ocr import JinaOCR, OpenDocument
+from jina_ocr_loaders.output import EXIT_NOTHING, EXIT_PARTLY, Format, Outcome, Sink, complain, err
 from jina_ocr_loaders.ranges import check_pages
-from jina_ocr_loaders.results import DocumentResult, PageResult, Usage
-
-EXIT_NOTHING, EXIT_USAGE, EXIT_PARTLY = 1, 2, 3
+from jina_ocr_loaders.results import PageResult
 
 app = typer.Typer(
     name="jina-ocr",
@@ -32,15 +30,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
-err = Console(stderr=True)
-
-
-class Format(StrEnum):
-    """How results are written."""
-
-    MD = "md"
-    JSON = "json"
-    JSONL = "jsonl"
 
 
 @app.callback(invoke_without_command=True)
@@ -119,7 +108,7 @@ def read(
                     _read(ocr, file, pages, password, sink, outcome)
             except JinaOCRError as error:
                 outcome.broken += 1
-                err.print(f"[red]{_escape(str(error))}[/red]", highlight=False, soft_wrap=True)
+                complain(str(error))
                 if error.fatal and outcome.hopeless(error):
                     break
     outcome.report()
@@ -147,12 +136,12 @@ def estimate(
                 expected = ocr.estimate(file, pages, password)
             except JinaOCRError as error:
                 broken = True
-                err.print(f"[red]{_escape(str(error))}[/red]", highlight=False, soft_wrap=True)
+                complain(str(error))
                 continue
             found.append(expected)
             cost = "unknown" if expected.cost is None else f"${expected.cost:.4f}" if expected.cost else "free"
             counts = (expected.pages, expected.input_tokens, expected.output_tokens)
-            table.add_row(_escape(expected.source), *(f"{count:,}" for count in counts), cost)
+            table.add_row(escape(expected.source), *(f"{count:,}" for count in counts), cost)
     if as_json:
         typer.echo(json.dumps([expected.to_dict() for expected in found], ensure_ascii=False, indent=2))
     elif found:
@@ -177,8 +166,8 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         table = Table(box=None, show_header=False, pad_edge=False)
         marks = {True: "[green]ok[/green]", False: "[red]no[/red]", None: "-"}
         for finding in findings:
-            fix = f"\n[bold]{_escape(finding.fix)}[/bold]" if finding.fix else ""
-            table.add_row(marks[finding.ok], finding.name, _escape(finding.detail) + fix)
+            fix = f"\n[bold]{escape(finding.fix)}[/bold]" if finding.fix else ""
+            table.add_row(marks[finding.ok], finding.name, escape(finding.detail) + fix)
         Console().print(table)
     raise typer.Exit(0 if findings[0].ok else EXIT_NOTHING)
 
@@ -210,6 +199,60 @@ def mcp(
     policy = AccessPolicy(allowed_roots=allow_root or [], allow_private_networks=allow_private_networks)
     tool = DocumentTool(engine, policy=policy, pages_per_answer=max_pages, max_cost=max_cost)
     run_server(tool, transport="http" if http else "stdio", host=host, port=port, token=False if no_token else token)
+
+
+engine_app = typer.Typer(help="The engine on this machine's GPU.", no_args_is_help=True)
+app.add_typer(engine_app, name="engine")
+
+
+@engine_app.command("selftest")
+def engine_selftest(
+    full: Annotated[bool, typer.Option("--full", help="The model's full size: 6.7 GB of disk and GPU memory.")] = False,
+    k: Annotated[int, typer.Option("--k", help="Tokens drafted a step; 0 is without the draft head.", min=0)] = 3,
+) -> None:
+    """Try vLLM here on made-up weights whose text is known, before the real ones arrive."""
+    from local_engine.errors import LocalEngineError
+    from local_engine.selftest import selftest
+
+    try:
+        report = selftest(size="full" if full else "tiny", num_speculative_tokens=k)
+    except LocalEngineError as error:
+        complain(str(error))
+        raise typer.Exit(EXIT_NOTHING) from None
+    typer.echo(str(report))
+    raise typer.Exit(0 if report.ok else EXIT_PARTLY)
+
+
+@engine_app.command("tune")
+def engine_tune(
+    folder: Annotated[Path | None, typer.Argument(help="Of the table; by default where the engine looks.")] = None,
+) -> None:
+    """Measure the fastest fused-MoE kernels of this GPU and keep the table for the engine."""
+    from local_engine.tuning import tables_folder, tune_moe
+
+    typer.echo(f"written: {tune_moe(folder or tables_folder())}")
+
+
+bench_app = typer.Typer(help="Benchmarks.", no_args_is_help=True)
+app.add_typer(bench_app, name="bench")
+_HAND_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@bench_app.command("engine", context_settings=_HAND_ON, add_help_option=False)
+def bench_engine(context: typer.Context) -> None:
+    """Measure the engine on this GPU: pages/s, tokens/s, acceptance, memory, dollars. --help lists its options."""
+    from local_engine.benchmark import main as measure
+
+    raise typer.Exit(measure(context.args))
+
+
+@bench_app.command("pipeline", context_settings=_HAND_ON, add_help_option=False)
+def bench_pipeline(context: typer.Context) -> None:
+    """Measure the pipeline around the engine beside bare loops. --help lists its options."""
+    import runpy
+
+    sys.argv = ["jina-ocr bench pipeline", *context.args]
+    runpy.run_module("jina_ocr_loaders.bench", run_name="__main__")
 
 
 cache_app = typer.Typer(help="The page cache.", no_args_is_help=True)
@@ -261,121 +304,10 @@ def main() -> None:
     app(args)
 
 
-@dataclass
-class Outcome:
-    """What came of all files: decides the exit status and the closing line."""
-
-    read: int = 0
-    imperfect: int = 0
-    broken: int = 0
-    usage: Usage = Usage()
-    cost: float | None = None
-
-    def add(self, page: PageResult) -> None:
-        """Count one page and say what is wrong with it."""
-        self.usage += page.usage
-        if page.ok:
-            self.read += 1
-            return
-        self.imperfect += 1
-        if page.error is None:
-            self.read += 1
-            said = {"truncated": "cut at the token limit", "repetition": "the model went in circles; cut there"}
-            err.print(
-                f"{_escape(page.source)}, page {page.number}: {said[page.status]}", highlight=False, soft_wrap=True
-            )
-        else:
-            err.print(f"[red]{_escape(str(page.error))}[/red]", highlight=False, soft_wrap=True)
-
-    def hopeless(self, error: JinaOCRError) -> bool:
-        """Whether other files would meet the same error: the engine's, not the document's."""
-        from jina_ocr_loaders.errors import EngineError
-
-        return isinstance(error, EngineError)
-
-    def report(self) -> None:
-        """Say what was spent."""
-        if self.usage.total_tokens:
-            cost = f", ${self.cost:.4f}" if self.cost is not None else ""
-            tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
-            err.print(
-                f"{self.read} pages read, {self.imperfect} imperfect; {tokens}{cost}", style="dim", highlight=False
-            )
-
-    def exit_code(self) -> int:
-        """0 all pages fine, 1 nothing read, 3 some file or page failed, was cut or looped."""
-        if not self.broken and not self.imperfect:
-            return 0
-        return EXIT_PARTLY if self.read else EXIT_NOTHING
-
-
-class Sink:
-    """Where results go: standard output, one file, or a folder with one file a document."""
-
-    def __init__(self, format: Format, output: Path | None, documents: int) -> None:
-        self._format = format
-        self._folder = output if output and (documents > 1 or output.is_dir()) else None
-        self._file = output if output and not self._folder else None
-        self._array = format is Format.JSON and documents > 1 and not self._folder
-        self._written = 0
-        self._names: set[str] = set()
-        self._out: TextIO = sys.stdout
-
-    def __enter__(self) -> Sink:
-        if self._folder:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        elif self._file:
-            self._out = self._file.open("w", encoding="utf-8", errors="surrogateescape")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._array and self._written:
-            self._out.write("\n]\n")
-        if self._file:
-            self._out.close()
-        self._out.flush() if not self._out.closed else None
-
-    def write(self, document: OpenDocument, pages: Iterator[PageResult]) -> None:
-        """Write a document's pages; Markdown and JSON lines as they come."""
-        if self._folder:
-            with self._name(self._folder, document.source).open(
-                "w", encoding="utf-8", errors="surrogateescape"
-            ) as self._out:
-                self._write(document, pages)
-        else:
-            self._write(document, pages)
-
-    def _write(self, document: OpenDocument, pages: Iterator[PageResult]) -> None:
-        if self._format is Format.JSON:
-            result = document.result(list(pages))
-            lead = ("[\n" if not self._written else ",\n") if self._array else ""
-            self._out.write(lead + _json(result) + ("" if self._array else "\n"))
-            self._written += 1
-            return
-        for page in pages:
-            if self._format is Format.JSONL:
-                self._out.write(json.dumps(page.to_dict(), ensure_ascii=False) + "\n")
-            elif page.markdown:
-                self._out.write(("\n" if self._written and not self._folder else "") + page.markdown + "\n")
-                self._written += 1
-            self._out.flush()
-
-    def _name(self, folder: Path, source: str) -> Path:
-        # The suffix stays, and equal names are told apart: a.pdf and a.png, x/a.pdf and y/a.pdf.
-        base = source.rstrip("/").rpartition("/")[2] or "document"
-        extension = {Format.MD: "md", Format.JSON: "json", Format.JSONL: "jsonl"}[self._format]
-        name, n = f"{base}.{extension}", 1
-        while name in self._names:
-            n += 1
-            name = f"{base}.{n}.{extension}"
-        self._names.add(name)
-        return folder / name
-
-
 def _read(ocr: JinaOCR, file: str, pages: str | None, password: str | None, sink: Sink, outcome: Outcome) -> None:
     source: Any = sys.stdin.buffer if file == "-" else file
     with ocr.open(source, pages, password, name="-" if file == "-" else None) as document, _progress() as progress:
-        task = progress.add_task(_escape(document.source), total=len(document.numbers))
+        task = progress.add_task(escape(document.source), total=len(document.numbers))
         sink.write(document, _counted(document, progress, task, outcome))
         prices = ocr.engine.prices
         if prices:
@@ -407,19 +339,9 @@ def _progress() -> Progress:
     return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
 
 
-def _json(result: DocumentResult) -> str:
-    return json.dumps(result.to_dict(), ensure_ascii=False, indent=2)
-
-
 def _check(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:
         raise typer.BadParameter(f"{value!r} is not one of {', '.join(allowed)}.", param_hint=option)
-
-
-def _escape(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(text)
 
 
 if __name__ == "__main__":
