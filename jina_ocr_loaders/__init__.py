@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from jina_ocr_loaders.access import AccessPolicy
     from jina_ocr_loaders.engines.base import Delta, DocumentEngine, Engine, OCRRequest, Transcription
     from jina_ocr_loaders.errors import (
         AuthenticationError,
@@ -46,10 +47,12 @@ if TYPE_CHECKING:
     from jina_ocr_loaders.results import Attempt, DocumentResult, PageResult, PageStatus, Usage
     from jina_ocr_loaders.settings import OCRSettings, RetryEvent
     from jina_ocr_loaders.sources import Source
+    from jina_ocr_loaders.tools import DocumentTool
 
 __all__ = [
     "BENCHMARK_PROMPT",
     "DEFAULT_PROMPT",
+    "AccessPolicy",
     "Attempt",
     "AuthenticationError",
     "BudgetExceededError",
@@ -58,6 +61,7 @@ __all__ = [
     "Delta",
     "DocumentEngine",
     "DocumentResult",
+    "DocumentTool",
     "DownloadError",
     "Engine",
     "EngineError",
@@ -110,6 +114,8 @@ _MODULES = {
     "results": ["Attempt", "DocumentResult", "PageResult", "PageStatus", "Usage"],
     "settings": ["OCRSettings", "RetryEvent"],
     "sources": ["Source"],
+    "tools": ["DocumentTool"],
+    "access": ["AccessPolicy"],
 }
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 

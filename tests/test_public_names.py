@@ -11,7 +11,7 @@ import jina_ocr_loaders
 def test_the_public_names():
     """What the package exports; adding or removing one is a decision."""
     errors = [name for name in jina_ocr_loaders.__all__ if name.endswith("Error")]
-    names = """Attempt BENCHMARK_PROMPT DEFAULT_PROMPT Delta DocumentEngine DocumentResult Engine Estimate JinaOCR
+    names = """AccessPolicy Attempt BENCHMARK_PROMPT DEFAULT_PROMPT Delta DocumentEngine DocumentResult DocumentTool Engine Estimate JinaOCR
         JinaOCRBlobParser JinaOCRLoader JinaOCRReader JinaOCRTool JinaOCRToolSpec OCRRequest OCRSettings OpenDocument
         PageImage PageResult PageStatus RetryEvent Source Transcription Usage"""
     assert sorted(set(jina_ocr_loaders.__all__) - set(errors)) == names.split()
