@@ -66,7 +66,7 @@ def read(
     max_tokens: Annotated[int, typer.Option(help="Output tokens a page at most.", min=1, max=8192)] = 4096,
     text_layer: Annotated[
         str, typer.Option(help="cpu engine: never or trust the text of born-digital pages.")
-    ] = "never",
+    ] = "trust",
     raw: Annotated[bool, typer.Option(help="Leave the model's text as it is.")] = False,
     allow_private_networks: Annotated[bool, typer.Option(help="Fetch from private addresses too.")] = False,
     cache: Annotated[bool | None, typer.Option(help="Keep pages; by default if JINA_OCR_CACHE_DIR is set.")] = None,
@@ -178,9 +178,12 @@ def mcp(
         bool, typer.Option("--http", help="Serve streamable HTTP; by default standard input and output.")
     ] = False,
     host: Annotated[str, typer.Option(help="Where HTTP listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Where HTTP listens.")] = 8000,
+    port: Annotated[int, typer.Option(help="Where HTTP listens.")] = 8765,
     token: Annotated[
-        str | None, typer.Option(help="What HTTP clients must send; JINA_OCR_MCP_TOKEN, or one is made up.")
+        str | None,
+        typer.Option(
+            help="What HTTP clients must send; better JINA_OCR_MCP_TOKEN, which ps does not show. Or one is made up."
+        ),
     ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Let every HTTP client in.")] = False,
     allow_root: Annotated[

@@ -35,7 +35,7 @@ class RetryEvent(BaseModel):
 class OCRSettings(BaseModel):
     """The options shared by ``JinaOCR``, the adapters and the command line."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, hide_input_in_errors=True)
 
     engine: Any = Field(
         default="auto",
@@ -60,7 +60,7 @@ class OCRSettings(BaseModel):
     wait_for_server: float = Field(default=10.0, ge=0, description="Seconds to wait while connections are refused.")
     raw: bool = Field(default=False, description="Leave the model's text as it is.")
     pass_urls: bool = Field(default=False, description="Hand image URLs to the server instead of fetching them.")
-    text_layer: TextLayer = Field(default="never", description="cpu engine: read born-digital pages from their text.")
+    text_layer: TextLayer = Field(default="trust", description="cpu engine: read born-digital pages from their text.")
     cache: bool | str | PathLike[str] | None = Field(
         default=None, description="A folder, True, False, or None for what JINA_OCR_CACHE_DIR says."
     )
