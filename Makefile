@@ -50,10 +50,13 @@ test-engine:  ## the local engine on real vLLM, on the CPU, in an environment of
 	@PYTHON=$(PYTHON) tests/local_engine/make_env.sh .venv-engine || \
 	  { rc=$$?; [ $$rc = 77 ] && touch .venv-engine.skipped && exit 0; exit $$rc; }
 	@if [ -e .venv-engine.skipped ]; then rm .venv-engine.skipped; echo "test-engine skipped: the reason is above"; \
-	else .venv-engine/bin/python -m pytest -q -m engine; fi
+	else .venv-engine/bin/python -m pytest -q -m engine tests/local_engine tests/engines; fi
 
 test-corpus: $(VENV)/.dev  ## the real files of ../shared/corpus, where that folder is
 	$(BIN)/python -m pytest -q -m corpus
+
+fuzz: $(VENV)/.dev  ## damaged files for two minutes: no crash, no hang, no foreign exception
+	$(BIN)/python -m tests.fuzz --seconds 120
 
 bench: $(VENV)/.dev  ## measure, each figure beside a baseline; results are in docs/performance.md
 	$(BIN)/python -m jina_ocr_loaders.bench
