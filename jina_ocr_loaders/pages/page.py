@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 class TextRun:
     """A run of text from a page's own text layer; the box is in pixels of the page image, origin top left.
 
-    ``size`` is the font size in pixels, ``angle`` the writing direction in degrees (0 is left to right).
+    ``size`` is the font size in pixels, ``angle`` the writing direction in degrees
+    clockwise (0 is left to right, 90 downwards).
     """
 
     text: str
@@ -69,8 +70,8 @@ class Page:
 
     Attributes:
         number, label: as in ``PageImage``.
-        strips: its images: one for an ordinary page, several that overlap, from top to bottom, for a very long one,
-            none when the page is blank.
+        strips: its images: one for an ordinary page, several that overlap, from top to bottom, for a very long one
+            (blank ones are left out), none when the page is blank.
         warnings: codes of what was done to it: "strips", "downscaled", "enlarged".
     """
 

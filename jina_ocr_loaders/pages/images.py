@@ -1,0 +1,201 @@
+"""Images as pages: every frame one page, upright, on white, eight bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
+
+from jina_ocr_loaders.errors import CorruptDocumentError, MissingExtraError, PageRenderError, ResourceLimitError
+from jina_ocr_loaders.pages.drawing import ENLARGED, SMALL, Drawing, draw_strips, strip_scale, strip_sizes
+from jina_ocr_loaders.pages.limits import Limits
+
+FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "TIFF", "WEBP")  # none that runs programs
+SUBFILE_TYPE, REDUCED = 254, 1  # TIFF 6.0, NewSubfileType: bit 0 marks a smaller copy of another image of the file
+PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # TIFF 6.0, PhotometricInterpretation
+COARSE = 1 / 4  # an image made smaller than this has lost small print
+
+Frame = Callable[[], Image.Image]
+"""Gives one frame of a file; raises ResourceLimitError before it decodes one that is too large."""
+
+
+class Images:
+    """An open image file.
+
+    Parameters:
+        path: of the file.
+        kind: "image" or "heif".
+        render: the fields of engines.base.Render.
+        limits: its ``pixels`` bounds each frame, before it is decoded.
+
+    Raises:
+        CorruptDocumentError: it is damaged, or not an image.
+        ResourceLimitError: it has too many pixels.
+        MissingExtraError: it is HEIC, and pillow-heif is not installed.
+    """
+
+    def __init__(self, path: str, kind: str, render: dict[str, Any], limits: Limits) -> None:
+        self.metadata: dict[str, str] = {}
+        self._render = render
+        self._frames, self.close = (_open_heif if kind == "heif" else _open)(path, limits.pixels)
+        self.page_count = len(self._frames)
+
+    def page(self, number: int) -> Drawing:
+        """Draw one frame, 1-based.
+
+        Raises:
+            PageRenderError: it has too many pixels.
+        """
+        try:
+            frame = self._frames[number - 1]()
+        except ResourceLimitError as error:  # this frame's, not the document's
+            raise PageRenderError(error.message, code="too_many_pixels") from None
+        scale, warnings = self._scale(*frame.size)
+        long_side = max(1, round(max(frame.size) * scale))  # of what is delivered, all strips together
+        if frame.format == "JPEG":  # decoded at a half, a quarter, an eighth where that is enough
+            frame.draft(None, (math.ceil(frame.width * scale), math.ceil(frame.height * scale)))
+        image = eight_bits_on_white(upright(frame))
+        image = _resize(image, long_side / max(image.size))
+        drawn = draw_strips(image.size, self._render["long_side"], self._render["quality"], image.crop)
+        return Drawing(str(number), [strip for _, strip in drawn], warnings if drawn else [])
+
+    def size(self, number: int) -> list[tuple[int, int]]:
+        """The pixels that one frame's strips would have."""
+        frame = self._frames[number - 1]()
+        scale, _ = self._scale(*frame.size)
+        size = max(1, round(frame.width * scale)), max(1, round(frame.height * scale))
+        return strip_sizes(size, self._render["long_side"])
+
+    def _scale(self, width: int, height: int) -> tuple[float, list[str]]:
+        """How much larger or smaller an image of some pixels is delivered, and the warnings."""
+        long_side = self._render["long_side"]
+        scale = strip_scale(width, height, long_side, natural=1.0)
+        warnings = ["strips"] if scale else []
+        if scale is None and max(width, height) <= SMALL:
+            scale = min(ENLARGED, long_side) / max(width, height)
+            warnings.append("enlarged")
+        scale = scale or min(1.0, long_side / max(width, height))
+        if scale < COARSE:
+            warnings.append("downscaled")
+        return scale, warnings
+
+
+def _resize(image: Image.Image, scale: float) -> Image.Image:
+    if scale == 1:
+        return image
+    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
+    return image.resize(size, Image.Resampling.LANCZOS)
+
+
+def upright(image: Image.Image) -> Image.Image:
+    """Turn the image as its EXIF data says (Pillow turns TIFF by itself)."""
+    image.load()  # some formats have their EXIF data behind the pixels
+    try:
+        orientation = image.getexif().get(0x0112, 1)  # EXIF 2.3, Orientation
+    except Exception:  # damaged EXIF data is no reason to lose the image
+        return image
+    return ImageOps.exif_transpose(image) if orientation in range(2, 9) else image
+
+
+def eight_bits_on_white(image: Image.Image) -> Image.Image:
+    """The image as L or RGB, as it looks on white paper."""
+    if image.mode.startswith("I") or image.mode == "F":
+        return _eight_bits(image)
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        paper = Image.new("RGB", image.size, "white")
+        paper.paste(image, mask=image.getchannel("A"))
+        return paper
+    if image.mode == "LAB":
+        profiles = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+        converted = ImageCms.profileToProfile(image, *profiles, outputMode="RGB")
+        assert converted is not None
+        return converted
+    if image.mode in ("L", "RGB"):
+        return image
+    return image.convert("L" if image.mode == "1" else "RGB")
+
+
+def _eight_bits(image: Image.Image) -> Image.Image:
+    """Rescale deep grey values: white is the largest value of the fewest bits that hold the brightest pixel.
+
+    So 12 bits in 16, as scanners deliver them, come out as bright as they were. Floats up to 1 have white at 1.
+    """
+    inverted = getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
+    is_float = image.mode == "F"
+    image = image.convert("F")
+    low, high = image.getextrema()
+    if not (isinstance(low, float) and isinstance(high, float) and math.isfinite(high - low)):
+        raise PageRenderError("the image holds values that are not numbers", code="render_error")
+    black = min(low, 0.0)
+    white = 1.0 if is_float and high <= 1 else float((1 << max(math.ceil(high), 1).bit_length()) - 1)
+    scale = 255 / (white - black)
+    if inverted:
+        black, scale = white, -scale
+    return image.point(lambda value: value * scale + (0.5 - black * scale)).convert("L")
+
+
+def _open(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], None]]:
+    try:
+        image = Image.open(path, formats=FORMATS)
+    except UnidentifiedImageError:
+        raise CorruptDocumentError("it is not an image that can be opened: damaged, or of an unknown kind") from None
+    except Image.DecompressionBombError:
+        raise ResourceLimitError(f"it has more than the {most_pixels:,} pixels that are read") from None
+
+    def frame(index: int) -> Image.Image:
+        try:
+            image.seek(index)
+        except Image.DecompressionBombError:
+            raise ResourceLimitError(f"it has more than the {most_pixels:,} pixels that are read") from None
+        _check(image.size, most_pixels)
+        return image
+
+    indices = _frame_indices(image)
+    if len(indices) == 1:
+        _check(image.size, most_pixels)
+    return [lambda index=index: frame(index) for index in indices], image.close  # type: ignore[misc]
+
+
+def _frame_indices(image: Image.Image) -> list[int]:
+    """The frames that are pages: not the previews that cameras and viewers put beside a picture."""
+    if image.format == "MPO":
+        return [0]
+    count = 0
+    try:
+        count = getattr(image, "n_frames", 1)
+        if image.format != "TIFF":
+            return list(range(count))
+        return [i for i in range(count) if i == 0 or not _is_reduced(image, i)]
+    except Exception:  # damaged behind some frame: those before it are good, the next one fails when it is drawn
+        return list(range(max(count, image.tell() + 1)))
+
+
+def _is_reduced(image: Any, index: int) -> bool:
+    image.seek(index)
+    return bool(image.tag_v2.get(SUBFILE_TYPE, 0) & REDUCED)
+
+
+def _open_heif(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], None]]:
+    try:
+        import pillow_heif
+    except ImportError:
+        message = 'it is a HEIC image, and reading those needs: pip install "jina-ocr-loaders[heif]"'
+        raise MissingExtraError(message) from None
+    file = pillow_heif.open_heif(path, convert_hdr_to_8bit=True)
+
+    def frame(index: int) -> Image.Image:
+        _check(file[index].size, most_pixels)
+        image: Image.Image = file[index].to_pillow()
+        return image
+
+    if len(file) == 1:
+        _check(file[0].size, most_pixels)
+    return [lambda index=index: frame(index) for index in range(len(file))], lambda: None  # type: ignore[misc]
+
+
+def _check(size: tuple[int, int], most_pixels: int) -> None:
+    if size[0] * size[1] > most_pixels:
+        raise ResourceLimitError(f"it has {size[0]} x {size[1]} pixels, more than the {most_pixels:,} that are read")

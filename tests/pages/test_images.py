@@ -1,0 +1,222 @@
+"""Images: formats, modes, orientation, frames, sizes, and files that mean harm."""
+
+from __future__ import annotations
+
+import sys
+
+import psutil
+import pytest
+from PIL import Image
+
+from jina_ocr_loaders.errors import CorruptDocumentError, MissingExtraError, PageRenderError, ResourceLimitError
+from jina_ocr_loaders.pages import Limits, Page
+from tests.data import images
+from tests.pages.opening import ink, open_bytes, quarters, read, run
+
+FORMATS = ["PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "AVIF"]
+MODES = ["1", "L", "LA", "P", "P with transparency", "RGB", "RGBA", "CMYK", "CMYK JPEG", "YCbCr", "LAB"]
+DEEP = ["I;16", "I;16B", "I", "F"]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_every_format_is_read(tmp_path, kind):
+    """The picture comes out as it went in."""
+    assert quarters(read(tmp_path, images.of_kind(kind), "image").image) == "X---"
+
+
+@pytest.mark.parametrize("mode", [*MODES, *DEEP])
+def test_every_mode_has_the_right_brightness(tmp_path, mode):
+    """Black stays black and white stays white: nothing clipped, nothing inverted."""
+    assert quarters(read(tmp_path, images.of_mode(mode), "image").image) == "X---"
+
+
+@pytest.mark.parametrize("make", [images.twelve_bits, images.white_is_zero])
+def test_deep_grey_is_rescaled(tmp_path, make):
+    """12 bits in 16 come out bright, and an inverted scale the right way round."""
+    assert quarters(read(tmp_path, make(), "image").image) == "X---"
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "TIFF", "GIF", "AVIF", "JPEG2000"])
+def test_transparency_is_white(tmp_path, kind):
+    """What shows through is paper, though the hidden pixels are black."""
+    assert quarters(read(tmp_path, images.transparent(kind), "image").image) == "X---"
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "TIFF", "WEBP", "PNG", "AVIF"])
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_every_orientation_is_set_upright(tmp_path, kind, orientation):
+    """All eight EXIF and TIFF orientations, the mirrored ones too."""
+    image = read(tmp_path, images.turned(orientation, kind), "image").image
+    assert image.width > image.height
+    assert quarters(image) == "X---"
+
+
+@pytest.mark.parametrize("kind", ["TIFF", "GIF", "WEBP", "PNG", "AVIF"])
+def test_every_frame_is_a_page(tmp_path, kind):
+    """Three frames: three pages, in order, each with its own picture."""
+    outcome = read(tmp_path, images.frames(kind), "image")
+    assert [page.number for page in outcome.pages] == [1, 2, 3]
+    assert [round(ink(page.strips[0]), 1) for page in outcome.pages] == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("make", [images.with_thumbnail, images.camera_pair])
+def test_previews_are_no_pages(tmp_path, make):
+    """A TIFF's reduced copy and a phone's preview beside the picture are left out."""
+    assert quarters(read(tmp_path, make(), "image").image) == "X---"
+
+
+def test_small_images_are_enlarged(tmp_path):
+    """With both sides at or below 640 pixels the model would lose its tiles: 1,280, and the page says so."""
+    for size in ((30, 20), (640, 400)):
+        page = read(tmp_path, images.saved(images.picture(size), "PNG"), "image").page
+        assert (page.strips[0].width, page.warnings) == (1280, ("enlarged",))
+    page = read(tmp_path, images.saved(images.picture((641, 400)), "PNG"), "image").page
+    assert (page.strips[0].width, page.warnings) == (641, ())
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_large_images_are_made_smaller(tmp_path, kind):
+    """4,000 x 3,000 comes as 1,920 x 1,440; from a quarter of its size on it says that it is downscaled."""
+    page = read(tmp_path, images.saved(images.picture((4000, 3000)), kind), "image").page
+    assert (page.strips[0].width, page.strips[0].height, page.warnings) == (1920, 1440, ())
+    assert quarters(page.strips[0]) == "X---"
+    page = read(tmp_path, images.saved(images.picture((8000, 3000)), kind), "image").page
+    assert (page.strips[0].width, page.warnings) == (1920, ("downscaled",))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is held by Linux only")
+def test_large_jpegs_are_decoded_small(tmp_path):
+    """48 million pixels, which take 192 MB: read within 150 MiB, because a quarter of them is never made."""
+    data = images.saved(images.picture((8000, 6000)), "JPEG")
+    image = read(tmp_path, data, "image", limits=Limits(memory=150 << 20)).image
+    assert (image.width, quarters(image)) == (1920, "X---")
+
+
+def test_long_images_come_in_strips(tmp_path):
+    """A screenshot of 400 x 6,000 keeps its pixels, in strips that overlap or meet between two lines."""
+    page = read(tmp_path, images.tall(400, 6000), "image").page
+    assert page.warnings == ("strips",)
+    assert {strip.width for strip in page.strips} == {400}
+    assert all(strip.height <= 1920 for strip in page.strips)
+    assert 6000 <= sum(strip.height for strip in page.strips) < 6000 * 1.2
+
+
+def test_sizes_are_known_without_decoding(tmp_path):
+    """Enlarged, made smaller, as they are: what is announced for estimates is what comes, for each frame."""
+
+    async def work(data):
+        async with await open_bytes(tmp_path, data, "image") as document:
+            numbers = range(1, document.page_count + 1)
+            sizes = await document.sizes(numbers)
+            pages = [await document.page(number) for number in numbers]
+        return sizes, [tuple((strip.width, strip.height) for strip in page.strips) for page in pages]
+
+    small, large = images.frames("TIFF"), images.saved(images.picture((4000, 3000)), "JPEG")
+    for data in (small, large, images.saved(images.picture((1000, 800)), "PNG")):
+        announced, drawn = run(work(data))
+        assert announced == drawn
+
+
+def test_blank_strips_are_left_out(tmp_path):
+    """A long image with something at its top and its bottom only: the strips between have nothing to read."""
+    image = Image.new("L", (400, 20_000), 255)
+    image.paste(0, (50, 50, 350, 200))
+    image.paste(0, (50, 19_800, 350, 19_950))
+    page = read(tmp_path, images.saved(image, "PNG"), "image").page
+    assert len(page.strips) == 2
+    assert page.warnings == ("strips",)
+
+
+def test_a_blank_image_is_blank(tmp_path):
+    """One colour all over: nothing to read."""
+    for colour in ("white", "black", "#ffeedd"):
+        assert read(tmp_path, images.saved(Image.new("RGB", (800, 600), colour), "PNG"), "image").page.blank
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_truncated_images_are_errors(tmp_path, kind):
+    """Half a file never comes as a page: the document is refused or its page fails, and the message says what it is."""
+    try:
+        error = read(tmp_path, images.truncated(kind), "image").error
+    except CorruptDocumentError as refused:
+        error = refused
+    else:
+        assert isinstance(error, PageRenderError)
+    assert str(error).startswith("sample")
+    assert str(tmp_path) not in str(error)
+
+
+def test_the_good_frames_of_a_damaged_file_are_read(tmp_path):
+    """The third of three frames is cut off: two pages, and one that failed."""
+    first, second, third = read(tmp_path, images.truncated_frames(), "image").pages
+    assert isinstance(first, Page)
+    assert isinstance(second, Page)
+    assert isinstance(third, PageRenderError)
+
+
+def test_damaged_exif_does_not_cost_the_picture(tmp_path):
+    """Noise where the orientation should be: the picture as it is."""
+    assert quarters(read(tmp_path, images.bad_exif(), "image").image) == "X---"
+
+
+def test_hostile_tiff(tmp_path):
+    """A TIFF without dimensions, whose data lie outside of it, is refused."""
+    with pytest.raises(CorruptDocumentError):
+        read(tmp_path, images.hostile_tiff(), "image")
+
+
+def test_a_decompression_bomb_is_refused_unread(tmp_path):
+    """Billions of pixels in a few bytes: refused, and the process that looked at it stayed small."""
+    with pytest.raises(ResourceLimitError, match="pixels"):
+        read(tmp_path, images.png_bomb(), "image")
+    if sys.platform == "linux":
+        for child in psutil.Process().children():
+            if "jina_ocr_loaders.pages.worker" in child.cmdline():
+                status = open(f"/proc/{child.pid}/status").read()  # noqa: SIM115
+                peak = int(status.split("VmHWM:")[1].split()[0])
+                assert peak < 200_000  # kB
+
+
+def test_a_bomb_behind_a_good_frame(tmp_path):
+    """The first frame is read, the second is a failed page."""
+    good, bomb = read(tmp_path, images.gif_bomb_behind(), "image").pages
+    assert quarters(good.strips[0]) == "X---"
+    assert isinstance(bomb, PageRenderError)
+    assert bomb.code == "too_many_pixels"
+
+
+def test_the_pixel_limit_is_ours(tmp_path):
+    """A lower limit than Pillow's refuses what Pillow would take; nothing of Pillow is changed in this process."""
+    before = Image.MAX_IMAGE_PIXELS
+    with pytest.raises(ResourceLimitError, match="320 x 200"):
+        read(tmp_path, images.of_kind("PNG"), "image", limits=Limits(pixels=1000))
+    assert before == Image.MAX_IMAGE_PIXELS
+
+
+def test_what_is_no_image(tmp_path):
+    """Text, and formats that would run programs (EPS), are refused without Pillow's message and path."""
+    for data in (b"hello", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\nshowpage\n"):
+        with pytest.raises(CorruptDocumentError, match="not an image"):
+            read(tmp_path, data, "image")
+
+
+def test_heic(tmp_path):
+    """HEIC is read through the extra."""
+    pytest.importorskip("pillow_heif", reason="the heif extra is not installed")
+    assert quarters(read(tmp_path, images.heic(), "heif").image) == "X---"
+    assert quarters(read(tmp_path, images.heic(orientation=6), "heif").image) == "X---"
+    with pytest.raises(CorruptDocumentError):
+        read(tmp_path, images.heic()[:200], "heif")
+
+
+def test_heic_without_the_extra(tmp_path, monkeypatch):
+    """Without it the error names it, and is an ImportError too, which SimpleDirectoryReader lets through."""
+    (tmp_path / "pillow_heif.py").write_text("raise ImportError")
+    monkeypatch.syspath_prepend(tmp_path)
+    from jina_ocr_loaders.pages import client
+
+    client.end_idle()
+    with pytest.raises(MissingExtraError, match=r"jina-ocr-loaders\[heif\]") as error:
+        read(tmp_path, b"\x00\x00\x00\x18ftypheic", "heif")
+    assert isinstance(error.value, ImportError)
+    client.end_idle()
