@@ -18,6 +18,7 @@ from jina_ocr_loaders.errors import CorruptDocumentError, JinaOCRError, PageRend
 from jina_ocr_loaders.pages import wire
 from jina_ocr_loaders.pages.drawing import Drawing
 from jina_ocr_loaders.pages.limits import Limits
+from jina_ocr_loaders.urls import printable
 
 
 class Opened(Protocol):
@@ -107,7 +108,8 @@ def _describe(error: Exception, number: int | None) -> list[Any]:
     if isinstance(error, MemoryError):
         error = ResourceLimitError("it needs more memory than a document may take")
     elif not isinstance(error, JinaOCRError):
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        said = printable(" ".join(str(error).split()))[:200]  # some of libheif's end in a line break
+        what = f"{type(error).__name__}: {said}" if said else type(error).__name__
         if number is None:
             error = CorruptDocumentError(f"it cannot be opened ({what}); it seems to be damaged")
         else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 import zlib
 
-from PIL import Image
+from PIL import Image, TiffImagePlugin
 
 from tests.data import images, pdfs
 
@@ -101,7 +101,7 @@ def jpeg_2000() -> bytes:
 def fax() -> bytes:
     """A CCITT group 4 scan, as fax machines and scanners make them."""
     tiff = io.BytesIO(images.saved(images.picture(mode="1"), "TIFF", compression="group4"))
-    with Image.open(tiff) as image:
+    with TiffImagePlugin.TiffImageFile(tiff) as image:
         (offset,), (length,) = image.tag_v2[273], image.tag_v2[279]  # StripOffsets, StripByteCounts
     width, height = images.SIZE
     parameters = f"/DecodeParms << /K -1 /Columns {width} /Rows {height} /BlackIs1 true >>"
