@@ -1,0 +1,276 @@
+"""Measures the engine on this machine and with any snapshot: what `jina-ocr bench engine` runs.
+
+    python -m local_engine.benchmark MODEL [page.png ...] [--price 3.50] [--concurrency 32 128] [--drafts 0 1 3]
+
+Every configuration has a process of its own, one after the other, and is warmed up before it is measured. The first is
+the model card's recipe (one `LLM.chat` call, no draft head, vLLM's older runner), which the others are compared with.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from local_engine.hardware import GIB, list_gpus
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from local_engine.engine import LocalEngine
+
+MAX_TOKENS = 1085  # a page's mean output in others' reports on the real model; a real page ends by itself
+CARD = "card recipe"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One configuration to measure.
+
+    Attributes:
+        name: what the table calls it.
+        model: folder of the snapshot.
+        num_speculative_tokens: K; the card's recipe has none here.
+        concurrency: pages in work at once, measured one after the other.
+        pages: pages read at each concurrency.
+        images: files of pages; without any, pages of noise in the shape of A4.
+        max_tokens: of a page's output.
+        engine_args: further arguments of vLLM's `AsyncEngineArgs`.
+    """
+
+    name: str
+    model: str
+    num_speculative_tokens: int = 0
+    concurrency: tuple[int, ...] = (32, 128)
+    pages: int = 256
+    images: tuple[str, ...] = ()
+    max_tokens: int = MAX_TOKENS
+    engine_args: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one configuration did.
+
+    Attributes:
+        start_seconds: until the first page could be read.
+        pages_per_second, tokens_per_second: by concurrency, the latter counting output only.
+        lone_seconds: one page, nothing else in work; the better of two.
+        lone_tokens_per_second: its output tokens over `lone_seconds`.
+        acceptance: share of drafts accepted up to position 1, 2, ... K.
+        mean_accepted_length: tokens per step of the model.
+        memory_gib: memory taken on the GPU.
+    """
+
+    name: str
+    start_seconds: float
+    pages_per_second: dict[str, float]
+    tokens_per_second: dict[str, float]
+    lone_seconds: float
+    lone_tokens_per_second: float
+    acceptance: tuple[float, ...] = ()
+    mean_accepted_length: float = 1.0
+    memory_gib: float = 0.0
+
+
+def measure_setups(setups: Sequence[Setup]) -> list[Measurement]:
+    """Measure configurations, each in a process of its own; one that fails is reported on stderr and left out."""
+    measurements = []
+    for setup in setups:
+        command = [sys.executable, "-m", "local_engine.benchmark", "--worker", json.dumps(asdict(setup))]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+        if done.returncode:
+            print(f"{setup.name}: failed; its last words are above", file=sys.stderr)
+            continue
+        measurements.append(Measurement(**json.loads(done.stdout.splitlines()[-1])))
+    return measurements
+
+
+def table(measurements: Sequence[Measurement], price: float | None = None) -> str:
+    """The figures as a Markdown table, one configuration a row, and the ratios that docs/performance.md names.
+
+    Args:
+        measurements: the card's recipe first, if it was measured.
+        price: of the machine, dollars an hour.
+    """
+    loads = list(dict.fromkeys(load for m in measurements for load in m.pages_per_second))
+    head = ["configuration"]
+    for load in loads:
+        head += [f"pages/s at {load}", f"tokens/s at {load}", *([f"$ per 1,000 pages at {load}"] if price else [])]
+    head += ["lone page, s", "lone tokens/s", "acceptance", "tokens/step", "GPU memory, GiB", "start, s"]
+    rows = [head, ["---"] * len(head)]
+    for m in measurements:
+        row = [m.name]
+        for load in loads:
+            speed = m.pages_per_second.get(load)
+            row += [f"{speed:.2f}", f"{m.tokens_per_second[load]:.0f}"] if speed else ["-", "-"]
+            if price:
+                row.append(f"{price / 3.6 / speed:.3f}" if speed else "-")  # 1,000 pages, 3,600 seconds an hour
+        shares = " / ".join(f"{share:.2f}" for share in m.acceptance) or "-"
+        row += [f"{m.lone_seconds:.2f}", f"{m.lone_tokens_per_second:.0f}", shares, f"{m.mean_accepted_length:.2f}"]
+        rows.append([*row, f"{m.memory_gib:.1f}", f"{m.start_seconds:.0f}"])
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([*lines, "", *_ratios(measurements)])
+
+
+def _ratios(measurements: Sequence[Measurement]) -> list[str]:
+    card = next((m for m in measurements if m.name == CARD), None)
+    ours = [m for m in measurements if m.name != CARD]
+    plain = next((m for m in ours if not m.acceptance), None)
+    lines = []
+    for m in ours:
+        if card:
+            for load, speed in card.pages_per_second.items():
+                lines.append(f"concurrency-{load}, {m.name}: {m.pages_per_second[load] / speed:.2f} x the card recipe")
+            lines.append(f"lone-page, {m.name}: {m.lone_seconds / card.lone_seconds:.2f} of the card recipe's time")
+        if plain and m.acceptance:
+            lone = m.lone_tokens_per_second / plain.lone_tokens_per_second
+            loaded = (f"{m.pages_per_second[load] / plain.pages_per_second[load]:.2f}" for load in m.pages_per_second)
+            lines.append(f"fastmtp-lone, {m.name}: {lone:.2f}; fastmtp-loaded: {', '.join(loaded)}")
+    for load in dict.fromkeys(load for m in ours for load in m.pages_per_second):
+        best = max((m for m in ours if load in m.pages_per_second), key=lambda m: m.pages_per_second[load])
+        lines.append(f"fastest at {load}: {best.name} (num_speculative_tokens)")
+    return lines
+
+
+async def run_pages(
+    engine: "LocalEngine", images: Sequence["Image"], pages: int, concurrency: int, max_tokens: int
+) -> tuple[float, int]:
+    """Read so many pages, so many at once; returns seconds and output tokens."""
+    slots = asyncio.Semaphore(concurrency)
+
+    async def read(number: int) -> int:
+        async with slots:
+            return (await engine.transcribe(images[number % len(images)], max_tokens=max_tokens)).output_tokens
+
+    start = time.perf_counter()
+    tokens = await asyncio.gather(*map(read, range(pages)))
+    return time.perf_counter() - start, sum(tokens)
+
+
+async def measure_engine(setup: Setup) -> Measurement:
+    """Measure `LocalEngine` in this process."""
+    from local_engine.engine import LocalEngine
+
+    images = _images(setup.images)
+    start = time.perf_counter()
+    engine = LocalEngine(
+        setup.model,
+        num_speculative_tokens=setup.num_speculative_tokens,
+        max_num_seqs=max(setup.concurrency),
+        engine_args=setup.engine_args,
+    )
+    async with engine:
+        await engine.start()
+        ready = time.perf_counter() - start
+        await run_pages(engine, images, max(setup.concurrency), max(setup.concurrency), 100)
+        before = engine.metrics
+        pages_per_second, tokens_per_second = {}, {}
+        for concurrency in setup.concurrency:
+            seconds, tokens = await run_pages(engine, images, setup.pages, concurrency, setup.max_tokens)
+            pages_per_second[str(concurrency)] = setup.pages / seconds
+            tokens_per_second[str(concurrency)] = tokens / seconds
+        lone = min([await run_pages(engine, images[:1], 1, 1, setup.max_tokens) for _ in range(2)])
+        drafting = engine.metrics.since(before)
+        return Measurement(
+            setup.name,
+            ready,
+            pages_per_second,
+            tokens_per_second,
+            lone[0],
+            lone[1] / lone[0],
+            drafting.acceptance,
+            drafting.mean_accepted_length,
+            _memory(),
+        )
+
+
+def measure_card(setup: Setup) -> Measurement:
+    """Measure the model card's recipe in this process, without draft head, on vLLM's older runner."""
+    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
+    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    from vllm import LLM
+
+    from local_engine.card import vllm_llm_kwargs
+    from local_engine.preprocess import DEFAULT_OCR_PROMPT
+    from local_engine.sampling import vllm_sampling_params
+
+    images = _images(setup.images)
+    start = time.perf_counter()
+    kwargs: dict[str, Any] = {"max_model_len": 4096, "max_num_seqs": max(setup.concurrency), "mm_processor_cache_gb": 0}
+    kwargs |= {"enable_prefix_caching": False, "gpu_memory_utilization": 0.85, **setup.engine_args}
+    llm = LLM(**vllm_llm_kwargs(setup.model, 0, **kwargs))
+    ready = time.perf_counter() - start
+    params = vllm_sampling_params(setup.max_tokens)
+
+    def run(pages: int) -> tuple[float, int]:
+        text = {"type": "text", "text": DEFAULT_OCR_PROMPT}
+        pictures = ({"type": "image_pil", "image_pil": images[number % len(images)]} for number in range(pages))
+        chats: Any = [[{"role": "user", "content": [picture, text]}] for picture in pictures]
+        began = time.perf_counter()
+        outputs = llm.chat(chats, sampling_params=params, use_tqdm=False)
+        return time.perf_counter() - began, sum(len(output.outputs[0].token_ids) for output in outputs)
+
+    run(8)
+    seconds, tokens = run(setup.pages)
+    lone = min(run(1) for _ in range(2))
+    load = str(max(setup.concurrency))
+    speed, tokens_speed = {load: setup.pages / seconds}, {load: tokens / seconds}
+    return Measurement(setup.name, ready, speed, tokens_speed, lone[0], lone[1] / lone[0], memory_gib=_memory())
+
+
+def _images(files: Sequence[str]) -> list["Image"]:
+    import numpy as np
+    from PIL import Image
+
+    if files:
+        return [Image.open(file).convert("RGB") for file in files]
+    noise = np.random.default_rng(0).random((8, 1448, 1024, 1)) > 0.1
+    return [Image.fromarray(page.astype("uint8").repeat(3, 2) * 255) for page in noise]
+
+
+def _memory() -> float:
+    return sum(gpu.total - gpu.free for gpu in list_gpus()) / GIB
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser("python -m local_engine.benchmark", description="Measure the engine here.")
+    parser.add_argument("model", nargs="?", help="folder of a snapshot, or its name on Hugging Face")
+    parser.add_argument("images", nargs="*", help="pages; without any, noise in the shape of A4")
+    parser.add_argument("--drafts", type=int, nargs="+", default=[0, 1, 3], metavar="K", help="tokens drafted per step")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128])
+    parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
+    parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS)
+    parser.add_argument("--price", type=float, help="of this machine, dollars an hour")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.worker:
+        setup = Setup(**json.loads(options.worker))
+        result = measure_card(setup) if setup.name == CARD else asyncio.run(measure_engine(setup))
+        print(json.dumps(asdict(result)))
+        return 0
+    if not options.model:
+        parser.error("which snapshot?")
+    common = {"model": options.model, "images": tuple(options.images), "max_tokens": options.max_tokens}
+    loads = tuple(options.concurrency)
+    setups = [Setup(CARD, concurrency=loads[:1], pages=options.pages // 4, **common)]
+    setups += [
+        Setup(f"K = {drafts}", num_speculative_tokens=drafts, concurrency=loads, pages=options.pages, **common)
+        for drafts in options.drafts
+    ]
+    measurements = measure_setups(setups)
+    if not measurements:
+        return 1
+    print(table(measurements, options.price))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

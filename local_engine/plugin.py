@@ -1,0 +1,107 @@
+"""Makes jina-ocr-v1 known to vLLM: the `vllm.general_plugins` entry point.
+
+vLLM calls `register` in each of its processes, for whatever model they serve. So it only writes down names: the modules
+behind them are imported when a model asks for one.
+"""
+
+import logging
+import os
+import re
+import sys
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import module_from_spec
+from pathlib import Path
+from typing import Any
+
+from local_engine.errors import EngineSetupError
+
+TARGET = "JinaOCRForCausalLM"
+DRAFT = "EagleJinaOCRMTPModel"  # vLLM leaves a name alone that begins so already
+
+ARCHITECTURES = {
+    TARGET: "local_engine.target:JinaOCRForCausalLM",
+    DRAFT: "local_engine.fastmtp:JinaOCRDraft",
+    "JinaOCRFastForCausalLM": "local_engine.vision:JinaOCRFastForCausalLM",
+    "JinaOCRSyntheticForCausalLM": "local_engine.synthetic_target:SyntheticTarget",
+}
+
+TESTED = ((0, 26), (0, 32))  # vLLM versions, oldest and newest: on a GPU and on the CPU
+
+SNAPSHOT_SPECULATOR = "JINA_OCR_SNAPSHOT_SPECULATOR"  # environment: a snapshot whose own deepseek_ocr_mtp.py is used
+
+_LOG = logging.getLogger(__name__)
+
+
+def register() -> None:
+    """Register the architectures of this package, and those of the snapshot that `JINA_OCR_SNAPSHOT_SPECULATOR` names.
+
+    Can be called any number of times, and does not fail on a vLLM that is not supported: it may serve another model.
+    """
+    from vllm.model_executor.models.registry import ModelRegistry
+
+    known = ModelRegistry.get_supported_archs()
+    for architecture, location in ARCHITECTURES.items():
+        if architecture not in known:
+            ModelRegistry.register_model(architecture, location)
+    if snapshot := os.environ.get(SNAPSHOT_SPECULATOR):
+        load_snapshot_speculator(Path(snapshot)).register()
+
+
+def check_vllm_version(version: str | None = None) -> None:
+    """Warn of a vLLM between those tested.
+
+    Parameters:
+        version: what `vllm.__version__` says, if not the installed one's.
+
+    Raises:
+        EngineSetupError: it is older or newer than those tested.
+    """
+    if version is None:
+        import vllm
+
+        version = str(vllm.__version__)
+    match = re.match(r"(\d+)\.(\d+)", version)
+    found = (int(match[1]), int(match[2])) if match else (0, 0)
+    oldest, newest = TESTED
+    if not oldest <= found <= newest:
+        raise EngineSetupError(
+            f"vLLM {version} is installed; the local engine runs on {_dotted(oldest)} to {_dotted(newest)}. "
+            f"Install one of these: pip install 'vllm=={_dotted(newest)}.*'"
+        )
+    if found not in TESTED:
+        _LOG.warning(
+            "vLLM %s is between the versions that the local engine was tested on (%s and %s); it may work.",
+            version,
+            *map(_dotted, TESTED),
+        )
+
+
+def load_snapshot_speculator(snapshot: Path) -> Any:
+    """Import a snapshot's `deepseek_ocr_mtp.py`: code of the snapshot, run with the rights of this process.
+
+    It is imported under that name, since it registers its classes by it, and without an edit of `sys.path`.
+
+    Raises:
+        FileNotFoundError: the snapshot has no such file.
+    """
+    name = "deepseek_ocr_mtp"
+    if name not in sys.modules:
+        path = snapshot / f"{name}.py"
+        if not path.is_file():
+            raise FileNotFoundError(f"{snapshot} has no {name}.py, so it brings no speculator of its own")
+        _LOG.warning("Running code of the snapshot: %s", path)
+        loader = SourceFileLoader(name, str(path))
+        spec = ModuleSpec(name, loader, origin=str(path))
+        spec.has_location = True  # sets __file__
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
+
+
+def _dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
