@@ -88,7 +88,7 @@ def test_being_throttled_is_no_failure_of_the_page():
 
 
 def test_a_cold_start_is_probed_by_one_request_while_the_others_wait(caplog):
-    """32 pages meet 503: one probes after 30, 40, 50 s, all succeed, no page's retries are spent, one line is logged."""
+    """32 pages meet 503: one probes after 30, 40, 50 s, all succeed, no retry of a page is spent, one line logged."""
 
     async def main():
         time = FakeTime()

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from jina_ocr_loaders.bench import server, throughput
+from jina_ocr_loaders.bench import contenders, peers, server, throughput
 from jina_ocr_loaders.bench.document import make_pdf
 from jina_ocr_loaders.bench.memory import peak_pss, python
 
@@ -66,11 +66,20 @@ def imports(_: Path | None) -> list[Row]:
     return [("import jina_ocr_loaders", f"{statistics.median(times) * 1e3:.0f} ms", "median of 11")]
 
 
+def side_by_side(_: Path | None) -> list[Row]:
+    """Other ways to read a PDF, as far as their packages are installed here."""
+    return [
+        (f"side by side: {name}", f"{speed}, {peak}", lost and f"pages lost {lost}; with 10 % of 500s {troubled}")
+        for name, speed, peak, lost, troubled in peers.compare(list(contenders.CONTENDERS))
+    ]
+
+
 BENCHMARKS: dict[str, Callable[[Path | None], list[Row]]] = {
     "slow": slow,
     "instant": instant,
     "memory": memory,
     "import": imports,
+    "peers": side_by_side,
 }
 
 

@@ -30,29 +30,49 @@ def render(path: str, index: int) -> bytes:
 _open: dict[str, Any] = {}
 
 
-async def read(client: Any, jpeg: bytes) -> str:
-    """One streamed request."""
+def body(jpeg: bytes) -> dict[str, Any]:
+    """The fields of one streamed request."""
     url = "data:image/jpeg;base64," + base64.b64encode(jpeg).decode()
     content = [{"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": DEFAULT_PROMPT}]
-    stream = await client.chat.completions.create(
-        model="jina-ocr-v1",
-        messages=[{"role": "user", "content": content}],
-        stream=True,
-        stream_options={"include_usage": True},
-        max_tokens=4096,
-        temperature=0.0,
-    )
+    return {
+        "model": "jina-ocr-v1",
+        "messages": [{"role": "user", "content": content}],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "max_tokens": 4096,
+        "temperature": 0.0,
+    }
+
+
+async def read(client: Any, jpeg: bytes) -> str:
+    """One streamed request, as the client's documentation shows it."""
     parts = []
-    async for chunk in stream:
+    async for chunk in await client.chat.completions.create(**body(jpeg)):
         if chunk.choices and chunk.choices[0].delta.content:
             parts.append(chunk.choices[0].delta.content)
     return "".join(parts)
 
 
+async def read_dicts(client: Any, jpeg: bytes) -> str:
+    """The same with chunks as plain dicts, which is how the hosted engine uses the client."""
+    from openai import AsyncStream
+
+    parts = []
+    async for chunk in await client.post(
+        "/chat/completions", cast_to=object, body=body(jpeg), stream=True, stream_cls=AsyncStream[object]
+    ):
+        if chunk["choices"]:
+            parts.append(chunk["choices"][0]["delta"].get("content", ""))
+    return "".join(parts)
+
+
 async def bare_loop(
-    base_url: str, pages: Sequence[Callable[[], Awaitable[bytes]]], concurrency: int
+    base_url: str,
+    pages: Sequence[Callable[[], Awaitable[bytes]]],
+    concurrency: int,
+    read: Callable[[Any, bytes], Awaitable[str]] = read,
 ) -> tuple[float, float]:
-    """AsyncOpenAI and a semaphore, pages from the given functions.
+    """AsyncOpenAI and a semaphore, pages from the given functions, each read by ``read``.
 
     Returns:
         Seconds for all, and CPU seconds of this process.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 
 from jina_ocr_loaders.bench import baselines, server
@@ -26,7 +27,7 @@ class Figures:
     Attributes:
         ratio: median of the ratios of neighbouring runs.
         first_page: seconds from the call to the first result.
-        own_cpu: milliseconds of this process a page, beyond what the bare client takes; drawing is in other processes.
+        own_cpu: milliseconds of this process a page, beyond what the client alone takes; drawing is in other processes.
     """
 
     ours: float
@@ -45,17 +46,18 @@ def slow_server(pages: int = 320, repeats: int = 3) -> Figures:
 
 def instant_server(pages: int = 320, repeats: int = 3) -> Figures:
     """A server that answers at once; the baseline draws and encodes in two processes."""
-    with _document(pages) as path, ProcessPoolExecutor(2) as pool:
-        list(pool.map(baselines.render, [path] * 8, range(8)))  # both have started and opened the document
+    with _document(pages) as path, ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        first = range(min(8, pages))
+        list(pool.map(baselines.render, [path] * len(first), first))  # both have started and opened the document
         tasks = baselines.rendered(pool, path, pages)
         return _compare(path, pages, repeats, 0.0, lambda url: baselines.bare_loop(url, tasks, CONCURRENCY))
 
 
 def client_cpu(pages: int = 320) -> float:
-    """CPU milliseconds a page of the bare client on an instant server, pages ready."""
+    """CPU milliseconds a page of the client alone on an instant server, used as the engine uses it, pages ready."""
     with _document(pages) as path, server.running() as url:
         jpegs = baselines.encoded([baselines.render(path, index) for index in range(pages)])
-        return asyncio.run(baselines.bare_loop(url, jpegs, CONCURRENCY))[1] / pages * 1e3
+        return asyncio.run(baselines.bare_loop(url, jpegs, CONCURRENCY, baselines.read_dicts))[1] / pages * 1e3
 
 
 async def _ours(url: str, path: str) -> tuple[float, float, float]:

@@ -1,6 +1,7 @@
 """What an answer of chat/completions says, streamed or whole, from servers that keep to the format and from others.
 
-The openai library does not check what it parses: any field may be missing or of another type.
+Chunks of a stream are dicts, a whole answer is an object of the openai library's. Neither is checked by anyone: any
+field may be missing or of another type.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class StreamReading:
         if finish_reason := _text(choice, "finish_reason"):
             self.finish_reason = finish_reason
             self.ended = True
-        text = _text(getattr(choice, "delta", None), "content")
+        text = _text(_field(choice, "delta"), "content")
         if text is None:
             return ""
         self._spoke = True
@@ -69,7 +70,7 @@ def whole_answer(answer: Any) -> Delta:
     choice = _choice(answer)
     if choice is None:
         raise TransientError("The server's answer is no chat completion.", code=BAD_ANSWER)
-    text = _text(getattr(choice, "message", None), "content")
+    text = _text(_field(choice, "message"), "content")
     end = _ending(text is not None, _text(choice, "finish_reason"), _usage(answer), _text(answer, "model"))
     return Delta(text or "", end.finish_reason, end.usage, end.model)
 
@@ -85,20 +86,24 @@ def _ending(spoke: bool, finish_reason: str | None, usage: Usage | None, model: 
 
 
 def _choice(answer: Any) -> Any:
-    choices = getattr(answer, "choices", None)
+    choices = _field(answer, "choices")
     return choices[0] if isinstance(choices, list) and choices else None
 
 
 def _text(thing: Any, name: str) -> str | None:
-    value = getattr(thing, name, None)
+    value = _field(thing, name)
     return value if isinstance(value, str) else None
 
 
+def _field(thing: Any, name: str) -> Any:
+    return thing.get(name) if isinstance(thing, dict) else getattr(thing, name, None)
+
+
 def _usage(answer: Any) -> Usage | None:
-    usage = getattr(answer, "usage", None)
+    usage = _field(answer, "usage")
     if usage is None:
         return None
-    spent = [getattr(usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+    spent = [_field(usage, name) for name in ("prompt_tokens", "completion_tokens")]
     if all(tokens is None for tokens in spent):
         return None
     return Usage(*(tokens if isinstance(tokens, int) else 0 for tokens in spent))

@@ -102,7 +102,7 @@ class HostedEngine:
             yield answer
             return
         # The client takes any end of the connection for the end of the answer: only what the chunks say counts.
-        chunks = await self._create(client, fields | {"stream": True, "stream_options": {"include_usage": True}})
+        chunks = await self._create(client, fields, stream=True)
         reading = StreamReading()
         try:
             with self._errors():
@@ -188,18 +188,19 @@ class HostedEngine:
         headers: dict[str, Any] = dict.fromkeys(["OpenAI-Organization", "OpenAI-Project", *ambient], openai.omit)
         return headers | {"Authorization": f"Bearer {self._key}" if self._key else openai.omit}
 
-    async def _create(self, client: AsyncOpenAI, fields: dict[str, Any]) -> Any:
+    async def _create(self, client: AsyncOpenAI, fields: dict[str, Any], *, stream: bool = False) -> Any:
         """Send the request; where the server lists the model under another of its names, send it under that one."""
+        send = _stream if stream else _whole
         model = self._served_model
         try:
             with self._errors():
-                return await client.chat.completions.create(model=model, **fields)
+                return await send(client, model, fields)
         except EngineError as error:
             if error.status != 404 and not (error.status in (400, 422) and _ABOUT_MODEL.search(error.message)):
                 raise
             self._served_model = await self._other_name(client, model, error)
         with self._errors():
-            return await client.chat.completions.create(model=self._served_model, **fields)
+            return await send(client, self._served_model, fields)
 
     async def _other_name(self, client: AsyncOpenAI, model: str, error: EngineError) -> str:
         """Another name of the model that the server lists.
@@ -303,6 +304,30 @@ class _Ends:
 
     def ask_whole(self) -> bool:
         return not self._proven and self._missing > 0 and (self._missing > 1 or self._whole < self.WHOLE_ANSWERS)
+
+
+async def _whole(client: AsyncOpenAI, model: str, fields: dict[str, Any]) -> Any:
+    return await client.chat.completions.create(model=model, **fields)
+
+
+async def _stream(client: AsyncOpenAI, model: str, fields: dict[str, Any]) -> Any:
+    """A stream of chunks as they are in the JSON.
+
+    As the client's own objects they take 20 ms more of CPU a page: there is one for every few tokens.
+    """
+    import openai
+
+    body = {"model": model, **fields, "stream": True, "stream_options": {"include_usage": True}}
+    more = body.pop("extra_body")
+    options: openai.RequestOptions = {"headers": body.pop("extra_headers"), "timeout": body.pop("timeout")}
+    return await client.post(
+        "/chat/completions",
+        cast_to=object,
+        body=body | dict(more or {}),
+        options=options,
+        stream=True,
+        stream_cls=openai.AsyncStream[object],
+    )
 
 
 def _status_of(body: object) -> int:
