@@ -37,5 +37,5 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
             loop.call_soon_threadsafe(report, result, error)
 
-    threading.Thread(target=run, name="jina-ocr source", daemon=True).start()
+    threading.Thread(target=run, name="jina-ocr work", daemon=True).start()
     return await done

@@ -1,0 +1,116 @@
+"""What is done to lines between finding and reading them: gutters, initials, missed spaces, orientation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from jina_ocr_loaders.engines.cpu.geometry import Box, Line
+from jina_ocr_loaders.engines.cpu.gutters import split_at_gutters
+from jina_ocr_loaders.engines.cpu.initials import notches
+from jina_ocr_loaders.engines.cpu.orientation import quarter_turns
+from jina_ocr_loaders.engines.cpu.spacing import respace
+from tests.engines.cpu.drawing import draw, font, line
+
+
+def quads(boxes: Sequence[Box]) -> NDArray[np.float32]:
+    return np.array([box.corners for box in boxes], np.float32)
+
+
+def pixels(image: Image.Image) -> NDArray[np.uint8]:
+    return np.asarray(image)
+
+
+LEFT = [line("The left column of a page is", 100, 100 + 24 * i) for i in range(6)]
+EDGE = LEFT[0].box.right + 14
+RIGHT = [line("and the right one beside it.", EDGE, 100 + 24 * i) for i in range(6)]
+
+
+def test_lines_that_run_through_a_narrow_gutter_are_parted():
+    """The detection took the last two rows for one line each; the others show where the gutter is."""
+    whole = [Box.around([a.box, b.box]) for a, b in zip(LEFT[4:], RIGHT[4:], strict=True)]
+    found = [one.box for one in (*LEFT[:4], *RIGHT[:4])] + whole
+    parts = split_at_gutters(pixels(draw([*LEFT, *RIGHT])), quads(found))
+    assert len(parts) == 12
+    assert {round(float(part[:, 0].min())) for part in parts} == {100, round(EDGE)}
+
+
+def test_a_line_over_both_columns_stays_whole():
+    """A title has ink where the gutter would be."""
+    title = line("A title that is set over both columns of this page here", 100, 60)
+    found = [one.box for one in (title, *LEFT, *RIGHT)]
+    parts = split_at_gutters(pixels(draw([title, *LEFT, *RIGHT])), quads(found))
+    assert len(parts) == len(found)
+
+
+def test_no_lines_have_no_gutters():
+    """An empty page stays empty."""
+    empty = np.zeros((0, 4, 2), np.float32)
+    assert len(split_at_gutters(np.full((50, 50, 3), 255, np.uint8), empty)) == 0
+
+
+def test_the_place_of_a_missed_initial_is_known_by_its_notch():
+    """Two lines are set in, the third is not, and all end at one place; a plain indent makes no notch."""
+    right = 600.0
+    texts = ["ver the hills and far", "away there is a house", "Of stone, and a garden"]
+    lines = [
+        Line(text, Box(left, top, right, top + 20), size=20)
+        for text, left, top in zip(texts, (150, 150, 100), (100, 122, 144), strict=True)
+    ]
+    assert notches(lines) == [Box(100, 100, 150, 142)]
+    assert notches([lines[0], Line("x", Box(100, 122, right, 142), size=20), lines[2]]) == []
+
+
+def crop(text: str, size: int = 40) -> tuple[NDArray[np.uint8], list[float]]:
+    """A picture of a line, and the middles of its letters without the spaces, as shares of its width."""
+    width = font(size).getlength(text)
+    places = [
+        (font(size).getlength(text[:i]) + font(size).getlength(text[: i + 1])) / 2 / width
+        for i, letter in enumerate(text)
+        if letter != " "
+    ]
+    return pixels(draw([line(text, 0, 0, size)], round(width), size)), places
+
+
+@pytest.mark.parametrize("text", ["THE VISION", "Table 1 shows it"])
+def test_missed_spaces_are_put_back(text: str):
+    """Where the gap is as wide as between words, there is a space, whatever the recogniser said."""
+    image, places = crop(text)
+    assert respace(text.replace(" ", ""), places, image) == text
+
+
+@pytest.mark.parametrize("text", ["misunderstanding", "1 234 567", "a house of stone"])
+def test_no_spaces_are_invented(text: str):
+    """Gaps between letters are no spaces."""
+    image, places = crop(text)
+    assert respace(text, places, image) == text
+
+
+@pytest.mark.parametrize(
+    ("sideways", "first", "second", "turns"),
+    [
+        (False, 0.97, 0.5, 0),
+        (False, 0.6, 0.97, 2),
+        (True, 0.97, 0.5, 1),
+        (True, 0.6, 0.97, 3),
+        (False, 0.4, 0.42, 0),
+    ],
+)
+def test_the_surer_reading_says_which_way_up(sideways: bool, first: float, second: float, turns: int):
+    """Lines that stand mean a page on its side; of two directions the one that reads better is right, and a page that
+    reads neither way stays as it is."""
+    boxes = [
+        Box(100 + 30 * i, 100, 120 + 30 * i, 500) if sideways else Box(100, 100 + 30 * i, 500, 120 + 30 * i)
+        for i in range(5)
+    ]
+    scores = {1 if sideways else 0: first, 3 if sideways else 2: second}
+    assert quarter_turns(quads(boxes), lambda numbers, turned: [scores[turned]] * len(numbers)) == turns
+
+
+def test_a_page_without_lines_is_not_turned():
+    """Nothing to go by."""
+    assert quarter_turns(np.zeros((0, 4, 2), np.float32), lambda numbers, turned: []) == 0
