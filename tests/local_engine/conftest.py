@@ -3,7 +3,7 @@
 import gc
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,19 +13,19 @@ from PIL import Image, ImageDraw
 
 HAS_VLLM = find_spec("vllm") is not None
 
-# vLLM reads these when it is imported. No process of its own: a test starts in seconds and can exchange a class.
-os.environ.update(
-    HF_HUB_OFFLINE="1",
-    VLLM_CPU_KVCACHE_SPACE="1",
-    VLLM_CPU_OMP_THREADS_BIND="0-1",
-    VLLM_ENABLE_V1_MULTIPROCESSING="0",
-    VLLM_LOGGING_LEVEL="WARNING",
-    VLLM_NO_USAGE_STATS="1",
-)
+if HAS_VLLM:
+    # vLLM reads these when it is imported. No process of its own: a test starts in seconds and can exchange a class.
+    os.environ.update(
+        HF_HUB_OFFLINE="1",
+        VLLM_CPU_KVCACHE_SPACE="1",
+        VLLM_CPU_OMP_THREADS_BIND="0-1",
+        VLLM_ENABLE_V1_MULTIPROCESSING="0",
+        VLLM_LOGGING_LEVEL="WARNING",
+        VLLM_NO_USAGE_STATS="1",
+    )
 
 Page = Image.Image
 Snapshots = Callable[..., Any]
-StartLLM = Callable[..., AbstractContextManager[Any]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

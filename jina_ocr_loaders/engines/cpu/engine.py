@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from jina_ocr_loaders.engines.base import Delta, OCRRequest, Render
 from jina_ocr_loaders.errors import JinaOCRError, MissingExtraError, RequestRejectedError
@@ -16,8 +16,6 @@ from jina_ocr_loaders.threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from jina_ocr_loaders.pages import PageImage
-
-T = TypeVar("T")
 
 LONG_SIDE = 1600  # pixels; measured on the olmOCR-bench sample (docs/cpu-engine.md)
 
