@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from jina_ocr_loaders.bench.document import WORDS
 
-TEXT = " ".join(f"{WORDS[n * n % len(WORDS)]} {n * 7919:,}" for n in range(320))  # 3,900 characters
+TEXT = " ".join(f"{WORDS[n * n % len(WORDS)]} {n * 7919:,}" for n in range(320))  # 4,319 characters
 PIECE = 16  # characters; four tokens, as speculation delivers them
 
 
