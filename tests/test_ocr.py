@@ -14,6 +14,7 @@ from jina_ocr_loaders import (
     AuthenticationError,
     BudgetExceededError,
     Delta,
+    DownloadError,
     EngineNotReadyError,
     JinaOCR,
     ModelNotFoundError,
@@ -427,6 +428,21 @@ def test_the_budget_is_checked_before_anything_is_sent(make_ocr, server):
         make_ocr(max_cost=0.0001).read(THREE)
     assert not server.requests
     assert len(make_ocr(max_cost=1.0).read(THREE)) == 3
+
+
+@pytest.mark.parametrize(("address", "handed_on"), [("scan.png?x=1", True), ("scan.pdf", False), ("scan", False)])
+def test_an_image_address_can_be_handed_on(make_ocr, server, address, handed_on):
+    """pass_urls=True: the address of an image goes to the server as it is, and nothing is fetched here; others are."""
+    url = f"{server.base_url}/{address}"
+    ocr = make_ocr(pass_urls=True, allow_private_networks=True)
+    if handed_on:
+        (page,) = ocr.read(url)
+        assert server.requests[0].image_url == url
+        assert (page.status, page.width) == (PageStatus.OK, 0)
+    else:
+        with pytest.raises(DownloadError):
+            ocr.read(url)
+    assert len(server.other_requests) == (not handed_on)
 
 
 def test_streaming_yields_the_text_as_it_comes(make_ocr, server):

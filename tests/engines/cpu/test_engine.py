@@ -19,6 +19,7 @@ from PIL import Image, ImageDraw
 from jina_ocr_loaders.engines.base import Engine, OCRRequest, Transcription, transcribe
 from jina_ocr_loaders.engines.cpu import CPUEngine
 from jina_ocr_loaders.errors import MissingExtraError, RequestRejectedError
+from jina_ocr_loaders.ocr import JinaOCR
 from jina_ocr_loaders.pages import PageImage, TextRun
 from jina_ocr_loaders.settings import OCRSettings
 from tests.engines.cpu.drawing import draw, line, page_image, paragraph
@@ -259,3 +260,12 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(importlib.machinery.PathFinder, "find_spec", staticmethod(without))
     with pytest.raises(MissingExtraError, match=r'pip install "jina-ocr-loaders\[cpu\]"'):
         CPUEngine(OCRSettings())
+
+
+def test_a_page_streams_in_one_piece():
+    """JinaOCR.stream on this engine: the whole page at once, equal to what read gives."""
+    sample = Path(__file__).parents[3] / "examples" / "sample.pdf"
+    with JinaOCR("cpu") as ocr:
+        pieces = list(ocr.stream(sample, page=2))
+        assert pieces[0].strip() == ocr.read(sample, pages=2).markdown
+    assert len(pieces) == 1
