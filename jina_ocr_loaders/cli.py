@@ -304,7 +304,7 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors="backslashreplace")
-    app(args)
+    app(args, prog_name="jina-ocr")
 
 
 def _read(ocr: JinaOCR, file: str, pages: str | None, password: str | None, sink: Sink, outcome: Outcome) -> None:

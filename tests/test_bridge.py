@@ -115,8 +115,9 @@ def test_a_script_that_never_closes_exits():
 def test_ctrl_c_cancels_the_work():
     """SIGINT in a sync call raises KeyboardInterrupt there and cancels the task on the loop."""
     process = script("""
-        import asyncio, sys
+        import asyncio, signal
         from jina_ocr_loaders import bridge
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with Ctrl-C ignored
         async def wait():
             print("waiting", flush=True)
             try:

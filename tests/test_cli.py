@@ -180,8 +180,8 @@ def test_doctor_says_what_is_ready_and_how_to_get_the_rest(run):
     assert "engine cpu" in run("doctor")[1]
 
 
-def test_a_forked_shell_completion_script_is_offered(run):
-    """--show-completion prints a script for the shell."""
-    assert (
-        "_JINA_OCR_COMPLETE" in run("--show-completion", "bash")[1] or "complete" in run("--show-completion")[1].lower()
-    )
+def test_the_shell_completes_commands(run):
+    """The script that --install-completion installs asks the program, and it answers with its commands."""
+    assert "_JINA_OCR_COMPLETE=complete_bash" in run(_JINA_OCR_COMPLETE="source_bash")[1]
+    words = {"COMP_WORDS": "jina-ocr est", "COMP_CWORD": "1"}
+    assert run(_JINA_OCR_COMPLETE="complete_bash", **words)[1].split() == ["estimate"]

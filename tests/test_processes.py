@@ -57,6 +57,8 @@ def test_ctrl_c_ends_a_reading_and_its_workers(start, server):
     """SIGINT during read: KeyboardInterrupt, and neither process nor worker is left."""
     server.otherwise = hosted.stall()
     process = start("""
+        import signal
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with Ctrl-C ignored
         try:
             make().read(PDF)
         except KeyboardInterrupt:
