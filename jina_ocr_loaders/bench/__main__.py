@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from jina_ocr_loaders.bench import contenders, peers, server, throughput
+from jina_ocr_loaders.bench import baselines, contenders, peers, server, throughput
 from jina_ocr_loaders.bench.document import make_pdf
 from jina_ocr_loaders.bench.memory import peak_pss, python
 
@@ -25,8 +25,14 @@ Row = tuple[str, str, str]
 def slow(_: Path | None) -> list[Row]:
     """Server that answers after 1.0 s."""
     found = throughput.slow_server()
+    typed = throughput.slow_server(read=baselines.read)
     return [
         ("slow server: pages/s", f"{found.ours:.1f}", f"bare loop {found.baseline:.1f}: {found.ratio:.2f} of it"),
+        (
+            "the same",
+            f"{typed.ours:.1f}",
+            f"bare loop as openai shows it {typed.baseline:.1f}: {typed.ratio:.2f} of it",
+        ),
         ("slow server: first page", f"{found.first_page:.2f} s", "1.0 s is the server's"),
     ]
 

@@ -14,6 +14,9 @@ from jina_ocr_loaders.prompts import DEFAULT_PROMPT
 
 LONG_SIDE, QUALITY = 1920, 90
 
+Read = Callable[[Any, bytes], Awaitable[str]]
+"""One request for a page's JPEG by an openai client: its text."""
+
 
 def render(path: str, index: int) -> bytes:
     """One page as JPEG, at the size and quality that the engine uses; opens the document once in a process."""
@@ -70,7 +73,7 @@ async def bare_loop(
     base_url: str,
     pages: Sequence[Callable[[], Awaitable[bytes]]],
     concurrency: int,
-    read: Callable[[Any, bytes], Awaitable[str]] = read,
+    read: Read = read,
 ) -> tuple[float, float]:
     """AsyncOpenAI and a semaphore, pages from the given functions, each read by ``read``.
 

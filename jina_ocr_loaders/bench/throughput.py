@@ -37,11 +37,15 @@ class Figures:
     own_cpu: float
 
 
-def slow_server(pages: int = 320, repeats: int = 3) -> Figures:
-    """A server that answers after 1.0 s; the baseline has its pages drawn and encoded already."""
+def slow_server(pages: int = 320, repeats: int = 3, read: baselines.Read = baselines.read_dicts) -> Figures:
+    """A server that answers after 1.0 s; the baseline has its pages drawn and encoded already.
+
+    Parameters:
+        read: how the baseline streams: as the engine does, or as the client's documentation shows.
+    """
     with _document(pages) as path:
         jpegs = baselines.encoded([baselines.render(path, index) for index in range(pages)])
-        return _compare(path, pages, repeats, 1.0, lambda url: baselines.bare_loop(url, jpegs, CONCURRENCY))
+        return _compare(path, pages, repeats, 1.0, lambda url: baselines.bare_loop(url, jpegs, CONCURRENCY, read))
 
 
 def instant_server(pages: int = 320, repeats: int = 3) -> Figures:
