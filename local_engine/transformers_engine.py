@@ -21,7 +21,7 @@ from local_engine.engine import Piece, Transcript, collect
 from local_engine.errors import EngineClosedError, EngineSetupError, PageRejectedError
 from local_engine.loops import LoopGuard
 from local_engine.preprocess import DEFAULT_OCR_PROMPT
-from local_engine.snapshot import REPOSITORY, resolve
+from local_engine.snapshot import REPOSITORY, read_config, resolve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -215,7 +215,7 @@ class _Model:
         try:
             processor = AutoProcessor.from_pretrained(folder, trust_remote_code=True)
             model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=getattr(torch, self._dtype), trust_remote_code=True
+                folder, config=_own_config(folder), dtype=getattr(torch, self._dtype), trust_remote_code=True
             ).to(device)
         except Exception as error:
             files = ", ".join(sorted(path.name for path in Path(folder).glob("*.py"))) or "none"
@@ -224,6 +224,18 @@ class _Model:
                 f"(Python files in {folder}: {files})"
             ) from error
         return processor, model.eval(), device
+
+
+def _own_config(folder: Path) -> Any:
+    """The snapshot's config by the class that the snapshot brings; None where it brings none.
+
+    Left to itself, Transformers takes the class that another package has registered for the same model type, as vLLM
+    does in this process, and the snapshot's model refuses that one.
+    """
+    from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+    name = read_config(folder).get("auto_map", {}).get("AutoConfig")
+    return get_class_from_dynamic_module(name, folder).from_pretrained(folder) if name else None
 
 
 _models: weakref.WeakValueDictionary[tuple[str, str | None, Dtype], _Model] = weakref.WeakValueDictionary()

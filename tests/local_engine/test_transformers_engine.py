@@ -153,6 +153,21 @@ def test_the_cards_recipe_gives_the_known_text(with_code, page, dtype):
     assert result.prompt_tokens > 4
 
 
+def test_what_vllm_registers_in_this_process_is_no_hindrance(ending, page):
+    """vLLM has a config class of its own for the model type, registered in this process; the snapshot's is taken."""
+    from transformers import AutoConfig
+    from vllm.transformers_utils.configs.deepseek_vl2 import DeepseekVLV2Config
+
+    folder, snapshot = ending
+    AutoConfig.register("deepseek_vl_v2", DeepseekVLV2Config, exist_ok=True)
+
+    async def read():
+        async with TransformersEngine(folder, trust_remote_code=True) as engine:
+            return await engine.transcribe(page(300, 200))
+
+    assert asyncio.run(read()).text == snapshot.text
+
+
 def test_a_page_cut_at_its_limit_says_so(ending, page):
     """With fewer tokens than the text has, the finish reason is `length` and the text a beginning of it."""
     folder, snapshot = ending
