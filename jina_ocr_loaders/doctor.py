@@ -78,7 +78,7 @@ def _reader(settings: OCRSettings) -> Finding:
 
 
 def _vllm(_: OCRSettings) -> Finding:
-    from local_engine.plugin import check_vllm_version
+    from local_engine.plugin import TESTED, check_vllm_version
 
     install = 'pip install "jina-ocr-loaders[vllm]"'
     version = vllm_version()
@@ -90,24 +90,24 @@ def _vllm(_: OCRSettings) -> Finding:
         return Finding("engine vllm", False, str(error), install)
     if not list_gpus() and "+cpu" not in version:
         return Finding("engine vllm", False, f"vLLM {version}, but no NVIDIA GPU", "use a machine with a GPU")
-    tested = version.split("+")[0].startswith(("0.26.", "0.32."))
+    tested = tuple(map(int, version.split(".")[:2])) in TESTED
     return Finding("engine vllm", True, f"vLLM {version}, {'a tested version' if tested else 'an untested version'}")
 
 
 def _transformers(_: OCRSettings) -> Finding:
-    missing = [name for name in ("transformers", "torch") if not find_spec(name)]
-    if missing:
-        detail = f"{' and '.join(missing)} not installed"
-        return Finding("engine transformers", False, detail, 'pip install "jina-ocr-loaders[transformers]"')
-    return Finding("engine transformers", True, f"transformers {importlib.metadata.version('transformers')}")
+    return _packages("transformers", ("transformers", "torch"))
 
 
 def _cpu(_: OCRSettings) -> Finding:
-    missing = [name for name in ("rapidocr", "onnxruntime") if not find_spec(name)]
-    if missing:
-        detail = f"{' and '.join(missing)} not installed"
-        return Finding("engine cpu", False, detail, 'pip install "jina-ocr-loaders[cpu]"')
-    return Finding("engine cpu", True, f"rapidocr {importlib.metadata.version('rapidocr')}")
+    return _packages("cpu", ("rapidocr", "onnxruntime"))
+
+
+def _packages(engine: str, needed: tuple[str, ...]) -> Finding:
+    """Whether the packages of an engine are here; the extra has the engine's name."""
+    if missing := [name for name in needed if not find_spec(name)]:
+        fix = f'pip install "jina-ocr-loaders[{engine}]"'
+        return Finding(f"engine {engine}", False, f"{' and '.join(missing)} not installed", fix)
+    return Finding(f"engine {engine}", True, f"{needed[0]} {importlib.metadata.version(needed[0])}")
 
 
 def _key(settings: OCRSettings) -> Finding:

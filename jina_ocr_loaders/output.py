@@ -17,7 +17,7 @@ from jina_ocr_loaders.errors import EngineError, JinaOCRError
 from jina_ocr_loaders.ocr import OpenDocument
 from jina_ocr_loaders.results import DocumentResult, PageResult, Usage
 
-EXIT_NOTHING, EXIT_USAGE, EXIT_PARTLY = 1, 2, 3
+EXIT_NOTHING, EXIT_PARTLY = 1, 3  # 2, wrong usage, is typer's
 
 err = Console(stderr=True)
 

@@ -69,7 +69,6 @@ class Runtime:
     """What all documents of one ``JinaOCR`` share on one event loop: slots and retries."""
 
     def __init__(self, settings: OCRSettings, max_concurrency: int | None, clock: Clock) -> None:
-        self.clock = clock
         self.concurrency = min(settings.concurrency, max_concurrency or settings.concurrency)
         self.slots = asyncio.Semaphore(self.concurrency)
         self.retrier = Retrier(
@@ -259,7 +258,7 @@ class PageReader:
             if page.blank:
                 reading = Reading()
             else:
-                readings = await asyncio.gather(*(self._best(self._asker(strip)) for strip in page.strips))
+                readings = await self._read_strips(page)
                 reading = readings[0] if len(readings) == 1 else _join(readings)
         result = _finish(page_fields, reading, job)
         if job.cache and result.ok:
@@ -268,6 +267,15 @@ class PageReader:
             )
             await job.cache.put(self._number, reading)
         return result
+
+    async def _read_strips(self, page: Page) -> list[Reading]:
+        """Read a page's images at once; when one cannot be read the others are cancelled, for the page has failed."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(self._best(self._asker(strip))) for strip in page.strips]
+        except BaseExceptionGroup as failures:
+            raise _first_of(failures) from None
+        return [task.result() for task in tasks]
 
     async def page(self) -> Page:
         """The page's images."""

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import io
 import logging
 import pickle
 import threading
@@ -479,6 +480,38 @@ def test_an_engine_of_ones_own_is_all_it_takes():
     assert [max(page.width, page.height) for page in result] == [200] * 3
     assert result.pages[0].markdown.endswith("hello")
     assert result.pages[0].engine == "upper"
+
+
+class OneStripFails(Upper):
+    """Refuses the first strip of a page once all are asked for; the others never end by themselves."""
+
+    render, max_concurrency = Render(), None
+
+    def __init__(self):
+        self.begun = self.cancelled = 0
+        self.second = asyncio.Event()
+
+    async def stream(self, page, request):
+        self.begun += 1
+        if self.begun == 1:
+            await self.second.wait()
+            raise RequestRejectedError("no")
+        self.second.set()
+        try:
+            await asyncio.sleep(600)
+        finally:
+            self.cancelled += 1
+        yield Delta("never")
+
+
+def test_a_strip_that_fails_ends_those_beside_it():
+    """A very long page is read in strips at once: one is refused, so the page has failed, and none is left running."""
+    engine = OneStripFails()
+    out = io.BytesIO()
+    hosted.marked_image(1, (400, 6000)).save(out, "PNG")
+    (page,) = JinaOCR(engine, on_error="mark").read(out.getvalue())
+    assert (page.status, page.error.code) == (PageStatus.FAILED, "request_rejected")
+    assert engine.begun == engine.cancelled + 1 >= 2
 
 
 def test_unknown_options_and_values_are_type_errors():
