@@ -134,7 +134,7 @@ class Cache:
         """Remove pages last used more than ``older_than`` seconds ago; return how many went."""
         with self._connect() as db:
             removed = db.execute("DELETE FROM pages WHERE used <= ?", (self._now() - older_than,)).rowcount
-        with self._connect() as db:
+            db.commit()
             db.execute("VACUUM")
         return removed
 
@@ -206,8 +206,9 @@ class _Transaction:
     def _open(self) -> sqlite3.Connection:
         db = sqlite3.connect(self._path, timeout=BUSY_TIMEOUT)
         try:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.execute("PRAGMA synchronous = NORMAL")
+            # No WAL mode: there, the last connection to close makes those just opening fail with "database is locked",
+            # without waiting. With a rollback journal, and the write lock taken first, each waits its turn.
+            db.execute("BEGIN IMMEDIATE")
             db.execute(
                 "CREATE TABLE IF NOT EXISTS pages "
                 "(key TEXT PRIMARY KEY, reading TEXT NOT NULL, size INTEGER NOT NULL, used REAL NOT NULL) WITHOUT ROWID"

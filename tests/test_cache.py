@@ -1,12 +1,12 @@
 """The page cache."""
 
 import os
-import sqlite3
 import stat
 import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -182,21 +182,16 @@ def test_a_cache_that_cannot_be_written_never_fails_a_reading(tmp_path, caplog):
     assert "cache" in caplog.text
 
 
-def test_one_cache_serves_threads(cache):
-    """Connections belong to one call, so threads do not share them."""
-    errors: list[sqlite3.Error] = []
+def test_one_cache_serves_threads(tmp_path):
+    """Connections belong to one call, and whoever opens while another makes or leaves the file waits its turn."""
 
-    def work(name):
-        try:
-            for n in range(20):
-                cache.put(f"{name}{n}", READING)
-                assert cache.get(f"{name}{n}") == READING
-        except sqlite3.Error as error:
-            errors.append(error)
+    def work(folder):
+        cache = Cache(folder)
+        for n in range(4):
+            cache.put(f"{threading.get_ident()} {n}", READING)
+            assert cache.get(f"{threading.get_ident()} {n}") == READING
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in "abcd"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    with ThreadPoolExecutor(8) as pool:
+        for n in range(25):
+            for done in [pool.submit(work, tmp_path / str(n)) for _ in range(8)]:
+                done.result()
