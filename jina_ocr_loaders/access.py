@@ -9,10 +9,10 @@ from pathlib import Path
 
 import httpx
 
-from jina_ocr_loaders.addresses import literal_address, why_not_public
 from jina_ocr_loaders.errors import ForbiddenURLError
-from jina_ocr_loaders.origins import FileSystemURL, LocalFile, WebAddress
 from jina_ocr_loaders.sources import Source
+from jina_ocr_loaders.sources.addresses import literal_address, why_not_public
+from jina_ocr_loaders.sources.origins import FileSystemURL, LocalFile, WebAddress
 from jina_ocr_loaders.urls import scheme_of
 
 

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 from jina_ocr_loaders.results import PageResult
 
 if TYPE_CHECKING:
-    from jina_ocr_loaders.fetch import FetchLimits
+    from jina_ocr_loaders.sources import FetchLimits
 
 OnError = Literal["raise", "mark", "skip"]
 TextLayer = Literal["never", "trust"]
@@ -80,7 +80,7 @@ class OCRSettings(BaseModel):
 
     def fetch_limits(self) -> FetchLimits:
         """What fetching a document may cost."""
-        from jina_ocr_loaders.fetch import FetchLimits
+        from jina_ocr_loaders.sources import FetchLimits
 
         return FetchLimits(
             max_bytes=self.max_bytes,

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import httpx
 
-from jina_ocr_loaders.addresses import HINT, Resolver, public_addresses, resolve
 from jina_ocr_loaders.errors import DownloadError, ForbiddenURLError, ResourceLimitError
+from jina_ocr_loaders.sources.addresses import HINT, Resolver, public_addresses, resolve
+from jina_ocr_loaders.sources.limits import FetchLimits
 from jina_ocr_loaders.threads import in_daemon_thread
 from jina_ocr_loaders.urls import shown
 
@@ -30,25 +31,6 @@ HEADERS = {
     "Accept-Encoding": "identity",  # documents are compressed already
 }
 UNPACKED_PIECE = 1 << 20  # bytes
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """What getting hold of one document may take.
-
-    Attributes:
-        max_bytes: its size, after unpacking.
-        timeout: seconds for all of it, redirects included.
-        allow_private_networks: whether http(s) URLs may lead to addresses that are not public.
-        proxy: URL of an HTTP proxy. With one, addresses cannot be checked: needs ``allow_private_networks``.
-        ca_bundle: file of CA certificates to trust instead of the usual ones.
-    """
-
-    max_bytes: int = 1 << 30
-    timeout: float = 300.0
-    allow_private_networks: bool = False
-    proxy: str | None = None
-    ca_bundle: str | os.PathLike[str] | None = None
 
 
 async def download(

@@ -1,4 +1,4 @@
-"""The kinds of place that a document can come from; `sources.Source` holds one of them.
+"""The kinds of place that a document can come from; `Source` holds one of them.
 
 Each has an ``id`` and copies its bytes, once, into a `Spool`.
 """
@@ -23,7 +23,7 @@ from jina_ocr_loaders.errors import (
     SourceError,
     UnsupportedSourceError,
 )
-from jina_ocr_loaders.fetch import FetchLimits, download
+from jina_ocr_loaders.sources.limits import FetchLimits
 from jina_ocr_loaders.threads import in_daemon_thread
 from jina_ocr_loaders.urls import public_form, redact, scheme_of, shown, storable
 
@@ -127,6 +127,8 @@ class WebAddress:
         return storable(public_form(self.url))
 
     async def copy_to(self, spool: Spool, limits: FetchLimits, name: str) -> None:
+        from jina_ocr_loaders.sources.fetch import download  # httpx: 9 MB that files do not need
+
         await download(self.url, spool.write, limits)
 
 

@@ -22,8 +22,6 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from jina_ocr_loaders import fetch
-from jina_ocr_loaders.addresses import Resolver
 from jina_ocr_loaders.errors import (
     DownloadError,
     ForbiddenURLError,
@@ -31,8 +29,9 @@ from jina_ocr_loaders.errors import (
     ResourceLimitError,
     UnsupportedSourceError,
 )
-from jina_ocr_loaders.fetch import FetchLimits, download
-from jina_ocr_loaders.sources import Source
+from jina_ocr_loaders.sources import FetchLimits, Source, fetch
+from jina_ocr_loaders.sources.addresses import Resolver
+from jina_ocr_loaders.sources.fetch import download
 from tests.servers.files import (
     FileServer,
     Routed,

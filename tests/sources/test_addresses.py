@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from jina_ocr_loaders.addresses import literal_address, public_addresses, resolve, why_not_public
 from jina_ocr_loaders.errors import DownloadError, ForbiddenURLError
+from jina_ocr_loaders.sources.addresses import literal_address, public_addresses, resolve, why_not_public
 
 PUBLIC = [
     "1.1.1.1",

@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 from jina_ocr_loaders.errors import ResourceLimitError, SourceError, UnsupportedSourceError
-from jina_ocr_loaders.fetch import FetchLimits
-from jina_ocr_loaders.filetypes import HEAD_BYTES, Kind, kind_of
-from jina_ocr_loaders.origins import (
+from jina_ocr_loaders.sources.filetypes import HEAD_BYTES, Kind, kind_of
+from jina_ocr_loaders.sources.limits import FetchLimits
+from jina_ocr_loaders.sources.origins import (
     Data,
     FileSystem,
     FileSystemPath,
@@ -37,8 +37,6 @@ from jina_ocr_loaders.origins import (
 )
 from jina_ocr_loaders.threads import in_daemon_thread
 from jina_ocr_loaders.urls import printable, scheme_of, shown
-
-__all__ = ["Content", "FetchLimits", "Source", "SourceLike"]
 
 PathLike: TypeAlias = "str | os.PathLike[str]"
 SourceLike: TypeAlias = "PathLike | bytes | bytearray | memoryview | BinaryIO | tuple[FileSystem, PathLike] | Source"

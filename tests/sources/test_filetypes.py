@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from jina_ocr_loaders.errors import CorruptDocumentError, UnsupportedSourceError
-from jina_ocr_loaders.filetypes import HEAD_BYTES, kind_of
+from jina_ocr_loaders.sources.filetypes import HEAD_BYTES, kind_of
 
 
 def saved(image_format: str, **options: object) -> bytes:
