@@ -19,6 +19,9 @@ from local_engine.hardware import require_vllm
 from local_engine.preprocess import DEFAULT_OCR_PROMPT
 from local_engine.snapshot import REPOSITORY
 from local_engine.transformers_engine import TransformersEngine
+from local_engine.tuning import draft_tokens
+
+_K = "K of FastMTP, 0 for none (vllm); by default what `jina-ocr engine tune` found, or 3"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -40,7 +43,7 @@ def _reader() -> argparse.ArgumentParser:
     parser.add_argument("--model", default=REPOSITORY, help="folder of a snapshot, or its name on Hugging Face")
     parser.add_argument("--prompt", default=DEFAULT_OCR_PROMPT)
     parser.add_argument("--max-tokens", type=int, default=4096)
-    parser.add_argument("--num-speculative-tokens", type=int, default=3, help="K of FastMTP, 0 for none (vllm)")
+    parser.add_argument("--num-speculative-tokens", type=int, help=_K)
     parser.add_argument("--device", help="such as cuda:1 or cpu (transformers)")
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
     parser.add_argument(
@@ -88,9 +91,16 @@ def _serve(arguments: Sequence[str]) -> int:
 
     parser = argparse.ArgumentParser("python -m local_engine serve", description="An OpenAI-compatible server.")
     parser.add_argument("model", nargs="?", default=REPOSITORY)
-    parser.add_argument("--num-speculative-tokens", type=int, default=3, help="K of FastMTP, 0 for none")
+    parser.add_argument("--num-speculative-tokens", type=int, help=_K)
     cut = arguments.index("--") if "--" in arguments else len(arguments)
     options = parser.parse_args(arguments[:cut])
     require_vllm()
-    command = vllm_serve_command(options.model, options.num_speculative_tokens, arguments=tuple(arguments[cut + 1 :]))
+    drafts = options.num_speculative_tokens
+    if drafts is None:
+        drafts = draft_tokens(options.model).number
+    command = vllm_serve_command(options.model, drafts, arguments=tuple(arguments[cut + 1 :]))
     os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Measures the engine on this machine and with any snapshot: what `jina-ocr bench engine` runs.
 
-    python -m local_engine.benchmark MODEL [page.png ...] [--price 3.50] [--concurrency 32 128] [--drafts 0 1 3]
+    python -m local_engine.benchmark [MODEL] [page.png ...] [--price 3.50] [--concurrency 32 128] [--drafts 0 1 3]
 
 Every configuration has a process of its own, one after the other, and is warmed up before it is measured. The first is
 the model card's recipe (one `LLM.chat` call, no draft head, vLLM's older runner), which the others are compared with.
@@ -12,12 +12,17 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_engine.hardware import GIB, list_gpus
+from local_engine import tuning
+from local_engine.errors import LocalEngineError
+from local_engine.hardware import GIB, list_gpus, on_cpu, require_vllm
+from local_engine.snapshot import REPOSITORY, resolve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 1085  # a page's mean output in others' reports on the real model; a real page ends by itself
 CARD = "card recipe"
+STDERR = 2  # the file descriptor
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Measurement:
         lone_tokens_per_second: its output tokens over `lone_seconds`.
         acceptance: share of drafts accepted up to position 1, 2, ... K.
         mean_accepted_length: tokens per step of the model.
-        memory_gib: memory taken on the GPU.
+        memory_gib: memory taken on the GPU; without one, by the processes.
     """
 
     name: str
@@ -82,12 +88,20 @@ def measure_setups(setups: Sequence[Setup]) -> list[Measurement]:
     """Measure configurations, each in a process of its own; one that fails is reported on stderr and left out."""
     measurements = []
     for setup in setups:
-        command = [sys.executable, "-m", "local_engine.benchmark", "--worker", json.dumps(asdict(setup))]
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
-        if done.returncode:
-            print(f"{setup.name}: failed; its last words are above", file=sys.stderr)
-            continue
-        measurements.append(Measurement(**json.loads(done.stdout.splitlines()[-1])))
+        with tempfile.NamedTemporaryFile("r") as result:
+            command = [
+                sys.executable,
+                "-m",
+                "local_engine.benchmark",
+                "--worker",
+                json.dumps(asdict(setup)),
+                result.name,
+            ]
+            done = subprocess.run(command, stdout=STDERR, check=False)  # vLLM's log may go to stdout
+            if done.returncode:
+                print(f"{setup.name}: failed; its last words are above", file=sys.stderr)
+            else:
+                measurements.append(Measurement(**json.load(result)))
     return measurements
 
 
@@ -102,7 +116,7 @@ def table(measurements: Sequence[Measurement], price: float | None = None) -> st
     head = ["configuration"]
     for load in loads:
         head += [f"pages/s at {load}", f"tokens/s at {load}", *([f"$ per 1,000 pages at {load}"] if price else [])]
-    head += ["lone page, s", "lone tokens/s", "acceptance", "tokens/step", "GPU memory, GiB", "start, s"]
+    head += ["lone page, s", "lone tokens/s", "acceptance", "tokens/step", "memory, GiB", "start, s"]
     rows = [head, ["---"] * len(head)]
     for m in measurements:
         row = [m.name]
@@ -204,7 +218,10 @@ def measure_card(setup: Setup) -> Measurement:
     images = _images(setup.images)
     start = time.perf_counter()
     kwargs: dict[str, Any] = {"max_model_len": 4096, "max_num_seqs": max(setup.concurrency), "mm_processor_cache_gb": 0}
-    kwargs |= {"enable_prefix_caching": False, "gpu_memory_utilization": 0.85, **setup.engine_args}
+    kwargs |= {"enable_prefix_caching": False, "gpu_memory_utilization": 0.85}
+    if on_cpu():
+        kwargs |= tuning.engine_settings()
+    kwargs |= setup.engine_args
     llm = LLM(**vllm_llm_kwargs(setup.model, 0, **kwargs))
     ready = time.perf_counter() - start
     params = vllm_sampling_params(setup.max_tokens)
@@ -236,39 +253,67 @@ def _images(files: Sequence[str]) -> list["Image"]:
 
 
 def _memory() -> float:
-    return sum(gpu.total - gpu.free for gpu in list_gpus()) / GIB
+    """GiB taken on the GPUs; without one, by this process and its children."""
+    if gpus := list_gpus():
+        return sum(gpu.total - gpu.free for gpu in gpus) / GIB
+    import psutil  # vLLM brings it
+
+    process = psutil.Process()
+    return float(sum(each.memory_full_info().pss for each in (process, *process.children(recursive=True)))) / GIB
+
+
+def options(program: str, description: str) -> argparse.ArgumentParser:
+    """The command line that measuring and tuning share."""
+    parser = argparse.ArgumentParser(program, description=description)
+    parser.add_argument("model", nargs="?", default=REPOSITORY, help="folder of a snapshot, or its Hugging Face name")
+    parser.add_argument("images", nargs="*", help="pages; without any, noise in the shape of A4")
+    parser.add_argument("--drafts", type=int, nargs="+", default=[0, 1, 3], metavar="K", help="tokens drafted per step")
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128], metavar="PAGES")
+    parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
+    parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS, help="of a page")
+    return parser
+
+
+def setups(chosen: argparse.Namespace) -> list[Setup]:
+    """One configuration for each K that was asked for."""
+    return [
+        Setup(
+            f"K = {drafts}",
+            chosen.model,
+            num_speculative_tokens=drafts,
+            concurrency=tuple(chosen.concurrency),
+            pages=chosen.pages,
+            images=tuple(chosen.images),
+            max_tokens=chosen.max_tokens,
+        )
+        for drafts in chosen.drafts
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser("python -m local_engine.benchmark", description="Measure the engine here.")
-    parser.add_argument("model", nargs="?", help="folder of a snapshot, or its name on Hugging Face")
-    parser.add_argument("images", nargs="*", help="pages; without any, noise in the shape of A4")
-    parser.add_argument("--drafts", type=int, nargs="+", default=[0, 1, 3], metavar="K", help="tokens drafted per step")
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128])
-    parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
-    parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS)
+    parser = options("jina-ocr bench engine", "Measure the engine here, beside the model card's recipe.")
     parser.add_argument("--price", type=float, help="of this machine, dollars an hour")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.worker:
-        setup = Setup(**json.loads(options.worker))
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # a setup, and the file for its measurement
+    chosen = parser.parse_args(arguments)
+    if chosen.worker:
+        setup = Setup(**json.loads(chosen.worker[0]))
         result = measure_card(setup) if setup.name == CARD else asyncio.run(measure_engine(setup))
-        print(json.dumps(asdict(result)))
+        Path(chosen.worker[1]).write_text(json.dumps(asdict(result)))
         return 0
-    if not options.model:
-        parser.error("which snapshot?")
-    common = {"model": options.model, "images": tuple(options.images), "max_tokens": options.max_tokens}
-    loads = tuple(options.concurrency)
-    setups = [Setup(CARD, concurrency=loads[:1], pages=options.pages // 4, **common)]
-    setups += [
-        Setup(f"K = {drafts}", num_speculative_tokens=drafts, concurrency=loads, pages=options.pages, **common)
-        for drafts in options.drafts
-    ]
-    measurements = measure_setups(setups)
+    try:
+        require_vllm()
+        resolve(chosen.model)
+    except LocalEngineError as error:
+        print(f"bench engine: {error}", file=sys.stderr)
+        return 1
+    ours = setups(chosen)
+    card = replace(ours[0], name=CARD, num_speculative_tokens=0)
+    card = replace(card, concurrency=card.concurrency[:1], pages=max(1, chosen.pages // 4))
+    measurements = measure_setups([card, *ours])
     if not measurements:
         return 1
-    print(table(measurements, options.price))
+    print(table(measurements, chosen.price))
     return 0
 
 

@@ -13,15 +13,19 @@ import asyncio
 import atexit
 import contextlib
 import logging
+import math
 import multiprocessing.spawn
 import os
 import shutil
+import tempfile
 import threading
+import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from textwrap import shorten
 from types import TracebackType
@@ -41,7 +45,7 @@ from local_engine.hardware import check_device, on_cpu
 from local_engine.loops import LoopGuard
 from local_engine.metrics import EngineMetrics, MetricsCollector
 from local_engine.preprocess import DEFAULT_OCR_PROMPT, engine_prompt
-from local_engine.snapshot import NAMES, REPOSITORY, resolve, tensor_files
+from local_engine.snapshot import REPOSITORY, one_name, resolve, tensor_files
 
 logger = logging.getLogger("local_engine")
 _T = TypeVar("_T")
@@ -103,6 +107,7 @@ class _Settings:
     max_num_seqs: int
     gpu_memory_utilization: float
     engine_args: Mapping[str, Any]
+    drafts_from: str = field(default="", compare=False, repr=False)
 
     def arguments(self, snapshot: Path) -> dict[str, Any]:
         """Arguments of vLLM's `AsyncEngineArgs`."""
@@ -116,10 +121,7 @@ class _Settings:
             "mm_processor_cache_gb": 0,
             "stream_interval": STREAM_INTERVAL,
         }
-        if on_cpu():
-            ours["enforce_eager"] = True  # compiling takes longer than some pages do
-        else:
-            ours |= tuning.engine_settings()
+        ours |= tuning.engine_settings()
         arguments = vllm_llm_kwargs(snapshot, self.num_speculative_tokens, **ours)
         if not on_cpu() and arguments["hf_overrides"] == {"architectures": [plugin.TARGET]}:
             arguments["hf_overrides"] = {"architectures": [FAST_TARGET]}
@@ -127,10 +129,8 @@ class _Settings:
 
     def environment(self) -> dict[str, str]:
         """Variables for the engine's processes."""
-        if on_cpu():
-            return _ENVIRONMENT
         variables = _ENVIRONMENT | tuning.environment()
-        if not (shutil.which("nvcc") and find_spec("flashinfer")):
+        if not on_cpu() and not (shutil.which("nvcc") and find_spec("flashinfer")):
             variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # it compiles its kernels with nvcc
         return variables
 
@@ -141,7 +141,7 @@ class LocalEngine:
     Args:
         model: folder of a snapshot, or the model's name on Hugging Face.
         num_speculative_tokens: K, tokens that FastMTP drafts per step; 0 turns drafting off. Which K helps, if any,
-            depends on GPU and load: measure it.
+            depends on GPU and load: None takes what `jina-ocr engine tune` found for this model on this GPU, or 3.
         max_num_seqs: pages read at once; further ones wait, `AHEAD` of them already prepared.
         gpu_memory_utilization: share of the GPU's memory that vLLM takes, 0 to 1.
         engine_args: further arguments of vLLM's `AsyncEngineArgs`, which win over ours.
@@ -154,14 +154,22 @@ class LocalEngine:
         self,
         model: str | os.PathLike[str] = REPOSITORY,
         *,
-        num_speculative_tokens: int = 3,
+        num_speculative_tokens: int | None = None,
         max_num_seqs: int = MAX_NUM_SEQS,
         gpu_memory_utilization: float = GPU_MEMORY_UTILIZATION,
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = os.fspath(model)
+        drafts = tuning.DraftTokens(num_speculative_tokens or 0, "as asked for")
+        if num_speculative_tokens is None:
+            drafts = tuning.draft_tokens(model)
         settings = _Settings(
-            _one_name(self.model), num_speculative_tokens, max_num_seqs, gpu_memory_utilization, dict(engine_args or {})
+            one_name(model),
+            drafts.number,
+            max_num_seqs,
+            gpu_memory_utilization,
+            dict(engine_args or {}),
+            drafts.origin,
         )
         self._runtime: _Runtime | None = _acquire(settings)
 
@@ -283,8 +291,10 @@ class _Runtime:
         self._thread = threading.Thread(target=self._run, name="local-engine", daemon=True)
         self._pages: set[asyncio.Task[Any]] = set()
         self._starts = 0
+        self._starting: set[BaseProcess] | None = None  # while vLLM starts: the processes that were there before
         self._llm: Any = None
         self._failure: EngineSetupError | None = None
+        self._errors: Path | None = None  # see plugin.ERROR_FILE
         self._closing = False
 
     def _run(self) -> None:
@@ -370,8 +380,9 @@ class _Runtime:
             logger.warning("local engine: the process that reads %s died", self.settings.model)
             if self._starts > 1:
                 self._failure = EngineSetupError(
-                    f"The engine for {self.settings.model} died, was started again, and died again. Its last words are "
-                    "in the log above; `jina-ocr engine selftest` tries this machine with a small synthetic model."
+                    f"The engine for {self.settings.model} died, was started again, and died again: "
+                    f"{self._last_words() or 'it was killed, or crashed, without a word'}. "
+                    "`jina-ocr engine selftest` tries this machine with a small synthetic model."
                 )
                 raise self._failure
         if self._llm is None:
@@ -405,24 +416,49 @@ class _Runtime:
         weights = sum((snapshot / file).stat().st_size for file in set(tensor_files(snapshot).values()))
         share = self.settings.engine_args.get("gpu_memory_utilization", self.settings.gpu_memory_utilization)
         check_device(weights, share)
-        logger.info("local engine: starting for %s; on a GPU this takes one to two minutes", self.settings.model)
-        with _start_lock, _environment(self.settings.environment()), _spawn_without_main():
+        logger.info(
+            "local engine: starting for %s with K = %d (%s); on a GPU this takes one to two minutes",
+            *(self.settings.model, self.settings.num_speculative_tokens, self.settings.drafts_from),
+        )
+        self._forget_words()
+        handle, name = tempfile.mkstemp(prefix="jina-ocr-engine-")
+        os.close(handle)
+        self._errors = Path(name)
+        variables = self.settings.environment() | {plugin.ERROR_FILE: f"{os.getpid()} {name}"}
+        with _start_lock, _environment(variables), _spawn_without_main():
             try:
                 from vllm.engine.arg_utils import AsyncEngineArgs
                 from vllm.v1.engine.async_llm import AsyncLLM
 
                 arguments = AsyncEngineArgs(**self.settings.arguments(snapshot))
+                if self._closing:  # while vLLM was imported, or another engine started
+                    raise EngineClosedError("The local engine was closed while it started.")
+                self._starting = set(multiprocessing.active_children())
                 return AsyncLLM.from_engine_args(arguments, stat_loggers=[self.metrics.stat_logger])
             except LocalEngineError:
                 raise
             except Exception as error:
+                if self._closing:
+                    raise EngineClosedError("The local engine was closed while it started.") from None
                 raise EngineSetupError(
-                    f"vLLM could not start with {self.settings.model}: {_brief(error)}. Where memory "
-                    "ran out (its own log above says so), lower max_num_seqs, or max_model_len in engine_args."
+                    f"vLLM could not start with {self.settings.model}: {self._last_words() or _brief(error)}. Where "
+                    "memory ran out, lower max_num_seqs, or max_model_len in engine_args; its log above has more."
                 ) from error
+            finally:
+                self._starting = None
+
+    def _last_words(self) -> str:
+        """The first exception in the engine's processes since it started: the others follow from it."""
+        lines = self._errors.read_text(encoding="utf-8").splitlines() if self._errors else []
+        return shorten(lines[0], 600).rstrip(".") if lines else ""
+
+    def _forget_words(self) -> None:
+        if self._errors:
+            self._errors.unlink(missing_ok=True)
+            self._errors = None
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """End the engine and its thread; pages in work fail with `EngineClosedError`.
+        """End the engine and its thread, also while it starts; pages in work fail with `EngineClosedError`.
 
         Args:
             timeout: seconds after which vLLM's processes are killed and this returns; None: vLLM's own, five.
@@ -433,7 +469,17 @@ class _Runtime:
                 self._loop.close()
                 return
         asyncio.run_coroutine_threadsafe(self._stop(timeout), self._loop)
-        self._thread.join(timeout and 2 * timeout)
+        end = time.monotonic() + 2 * timeout if timeout else math.inf
+        while self._thread.is_alive() and time.monotonic() < end:
+            self._cut_start_short()
+            self._thread.join(0.1)
+
+    def _cut_start_short(self) -> None:
+        """Kill the process whose start the engine's thread waits for, if any: it takes minutes, and nobody wants it."""
+        if (before := self._starting) is not None:
+            for process in set(multiprocessing.active_children()) - before:
+                if process.name.startswith("EngineCore"):
+                    process.kill()
 
     async def _stop(self, timeout: float | None) -> None:
         pages = list(self._pages)
@@ -443,6 +489,7 @@ class _Runtime:
         if self._llm is not None:
             self._llm.shutdown(timeout)
             self._llm = None
+        self._forget_words()
         if rest := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(rest, timeout=1)  # vLLM's own, cancelled by its shutdown
         self._loop.stop()
@@ -451,13 +498,6 @@ class _Runtime:
 _runtimes: dict[str, _Runtime] = {}
 _runtimes_lock = threading.Lock()
 _start_lock = threading.Lock()  # starting changes the environment
-
-
-def _one_name(model: str) -> str:
-    """The same for all spellings of a model: one path for a folder, one of the model's names."""
-    if os.path.exists(model):
-        return os.path.realpath(model)
-    return REPOSITORY if model in NAMES else model
 
 
 def _acquire(settings: _Settings) -> _Runtime:

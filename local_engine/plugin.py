@@ -5,11 +5,14 @@ behind them are imported when a model asks for one.
 """
 
 import logging
+import multiprocessing
 import os
 import re
 import sys
+import threading
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,9 @@ TESTED = ((0, 26), (0, 32))  # vLLM versions, oldest and newest: on a GPU and on
 
 SNAPSHOT_SPECULATOR = "JINA_OCR_SNAPSHOT_SPECULATOR"  # environment: a snapshot whose own deepseek_ocr_mtp.py is used
 
+# Environment: the process that starts an engine, and the file in which the engine's own processes write why they end.
+ERROR_FILE = "JINA_OCR_ENGINE_ERRORS"
+
 _LOG = logging.getLogger(__name__)
 
 
@@ -45,6 +51,10 @@ def register() -> None:
             ModelRegistry.register_model(architecture, location)
     if snapshot := os.environ.get(SNAPSHOT_SPECULATOR):
         load_snapshot_speculator(Path(snapshot)).register()
+    starter, _, path = os.environ.get(ERROR_FILE, "").partition(" ")
+    if path and starter != str(os.getpid()) and (parent := multiprocessing.parent_process()):
+        _write_errors(path)
+        threading.Thread(target=_end_with, args=(parent,), name="end-with-parent", daemon=True).start()
 
 
 def check_vllm_version(version: str | None = None) -> None:
@@ -101,6 +111,31 @@ def load_snapshot_speculator(snapshot: Path) -> Any:
             del sys.modules[name]
             raise
     return sys.modules[name]
+
+
+def _write_errors(path: str) -> None:
+    """Write the exceptions that vLLM logs in this process to a file too, one a line: its parent is not told them."""
+    log = logging.getLogger("vllm")
+    if any(handler.name == ERROR_FILE for handler in log.handlers):
+        return
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.name = ERROR_FILE
+    handler.addFilter(lambda record: bool(record.exc_info and record.exc_info[1]))
+    handler.setFormatter(_ExceptionLine())
+    log.addHandler(handler)
+
+
+def _end_with(parent: BaseProcess) -> None:
+    """End this process when its parent is gone, killed perhaps: it would keep the GPU's memory for nobody."""
+    parent.join()
+    os._exit(1)
+
+
+class _ExceptionLine(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        assert record.exc_info
+        error = record.exc_info[1]
+        return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _dotted(version: tuple[int, int]) -> str:

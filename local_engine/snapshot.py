@@ -49,6 +49,14 @@ class SnapshotError(EngineSetupError):
     """The weights are not here, or the directory holds something else."""
 
 
+def one_name(model: str | os.PathLike[str]) -> str:
+    """The same for all spellings of a model: one path for a folder, one of the model's names."""
+    name = os.fspath(model)
+    if os.path.exists(name):
+        return os.path.realpath(name)
+    return REPOSITORY if name in NAMES else name
+
+
 def resolve(model: str | os.PathLike[str]) -> Path:
     """Directory of the snapshot: a local one, or the one that the Hugging Face cache holds. Downloads nothing.
 
@@ -211,9 +219,14 @@ def _header(shard: Path) -> dict[str, Any]:
 
 
 def _cached(repository: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
-
+    try:
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+    except ImportError:  # it comes with vLLM and Transformers
+        raise SnapshotError(
+            f"the weights of {repository} cannot be looked for without huggingface_hub, which comes with the extras "
+            f"vllm and transformers. {_download(repository)}"
+        ) from None
     try:
         return Path(snapshot_download(repository, local_files_only=True))
     except LocalEntryNotFoundError:

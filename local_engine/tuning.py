@@ -1,35 +1,44 @@
-"""Settings that make the engine fast on a GPU, found by measuring (docs/performance.md), and how to measure them.
+"""Settings that make the engine fast, found by measuring (docs/performance.md).
 
-Each can be switched off: `engine_args` of `LocalEngine` win over `engine_settings`, and variables that the user has set
-over `environment`.
+Each can be switched off: the arguments of `LocalEngine` win over `draft_tokens`, its `engine_args` over
+`engine_settings`, and variables that the user has set over `environment`. `local_engine.tune` finds those of this GPU.
 """
 
-import json
-import multiprocessing
+import logging
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from itertools import product
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from local_engine.errors import EngineSetupError
-from local_engine.hardware import gpu_ready
+from pydantic import TypeAdapter
 
-TABLES = Path(__file__).parent / "moe_configs"  # fused-MoE tables made by `tune_moe`, one per GPU
+from local_engine.hardware import GIB, list_gpus, on_cpu
+from local_engine.snapshot import one_name
 
-# The model's experts (config.json: n_routed_experts, moe_intermediate_size, hidden_size, num_experts_per_tok).
-EXPERTS, INTERMEDIATE, HIDDEN, TOP_K = 64, 896, 1280, 6
-BATCH_SIZES = (1, 4, 8, 32, 128, 512)  # tokens of a step: a lone page and 8, 32, 128 pages, with and without drafts
-# vLLM takes the entry nearest to a step's tokens: without entries for prefill, it would run on what suits decoding.
-PREFILL_SIZES = (1024, 2048, 4096, 8192)
-SHARED_MEMORY = 227 * 1024  # bytes a block may use on Hopper (CUDA programming guide, compute capability 9.0)
+logger = logging.getLogger("local_engine")
 
-Config = dict[str, int]
+TABLES = Path(__file__).parent / "moe_configs"  # fused-MoE tables made by `tune.tune_moe`, one per GPU
+CPU_CACHE = 2 * GIB  # bytes, within `hardware.WORKING_MEMORY`: three long pages at once, or some twenty of usual length
+DRAFT_TOKENS = 3  # the card's K, and the fastest at every load where it was measured
+
+
+_FILE = TypeAdapter(dict[str, dict[str, int]])  # device, model, K
+
+
+class DraftTokens(NamedTuple):
+    """K, tokens that FastMTP drafts per step, and where the number comes from, in words."""
+
+    number: int
+    origin: str
 
 
 def engine_settings() -> dict[str, Any]:
-    """Arguments of vLLM's `AsyncEngineArgs` for a GPU."""
+    """Arguments of vLLM's `AsyncEngineArgs` for what it runs on."""
+    if on_cpu():
+        return {
+            "enforce_eager": True,  # compiling takes longer than some pages do
+            "kv_cache_memory_bytes": CPU_CACHE,  # or vLLM would take `gpu_memory_utilization` of the machine's memory
+        }
     return {
         # Scheduler and worker in two processes: each is bound by Python, and in one they take turns.
         "distributed_executor_backend": "mp",
@@ -39,7 +48,9 @@ def engine_settings() -> dict[str, Any]:
 
 
 def environment() -> dict[str, str]:
-    """Variables for the engine's processes on a GPU."""
+    """Variables for the engine's processes on what they run on."""
+    if on_cpu():
+        return {}
     tuned = tables_folder()
     return {
         # vLLM's newer runner keeps the counts of the repetition penalty on the device, applies them in one kernel, and
@@ -50,123 +61,51 @@ def environment() -> dict[str, str]:
 
 
 def tables_folder() -> Path:
-    """Where `jina-ocr engine tune` puts a table for the user's own GPU."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    return cache / "jina-ocr-loaders" / "moe_configs"
+    """Where `jina-ocr engine tune` puts a fused-MoE table for the user's own GPU."""
+    return _cache() / "moe_configs"
 
 
-def candidates() -> list[Config]:
-    """Kernel settings worth a try for few tokens per expert: at most 60."""
-    return [
-        {
-            "BLOCK_SIZE_M": 16,
-            "BLOCK_SIZE_N": n,
-            "BLOCK_SIZE_K": k,
-            "GROUP_SIZE_M": 1,
-            "SPLIT_K": 1,
-            "num_warps": warps,
-            "num_stages": stages,
-        }
-        for n, k, warps, stages in product((32, 64, 128), (64, 128, 256), (4, 8), (2, 3, 4, 5))
-        if (16 + n) * k * 2 * stages <= SHARED_MEMORY and (k < 256 or stages < 4)
-    ]
+def tuned_file() -> Path:
+    """Where `jina-ocr engine tune` keeps the K it found, by device and model."""
+    return _cache() / "tuned.json"
 
 
-def tune_moe(folder: Path, batch_sizes: Sequence[int] = BATCH_SIZES, workers: int = 8) -> Path:
-    """Write the fused-MoE table of this GPU, for vLLM's `VLLM_TUNED_CONFIG_FOLDER`.
-
-    Args:
-        folder: Where the table goes; its file name is vLLM's own.
-        batch_sizes: Tokens of a step to tune for.
-        workers: Processes that compile the kernels (about a second each) before anything is timed.
-
-    Returns:
-        The table's path.
-
-    Raises:
-        EngineSetupError: there is no GPU here, or vLLM is not installed for one.
-    """
-    if not gpu_ready():
-        raise EngineSetupError("Tuning needs an NVIDIA GPU, and vLLM for CUDA: it times the kernels on the GPU itself.")
-    from vllm.model_executor.layers.fused_moe.fused_moe import get_config_file_name, get_default_config
-
-    tried = candidates()
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
-        list(pool.map(_compile, [tried[i::workers] for i in range(workers)], [batch_sizes] * workers))
-    layer = _Layer()
-    table: dict[str, Any] = {}
-    for tokens in batch_sizes:
-        default = get_default_config(tokens, EXPERTS, INTERMEDIATE, HIDDEN, TOP_K, None)
-        times = [(layer.seconds(tokens, config), index) for index, config in enumerate([default, *tried])]
-        best = min(times)
-        print(f"{tokens} tokens: {times[0][0] * 1e6:.1f} us by default, {best[0] * 1e6:.1f} us tuned", flush=True)
-        table[str(tokens)] = [default, *tried][best[1]]
-    for tokens in PREFILL_SIZES:
-        table[str(tokens)] = get_default_config(tokens, EXPERTS, INTERMEDIATE, HIDDEN, TOP_K, None)
-    folder.mkdir(parents=True, exist_ok=True)
-    path: Path = folder / get_config_file_name(EXPERTS, INTERMEDIATE, None)
-    path.write_text(json.dumps(table, indent=1) + "\n")
-    return path
+def draft_tokens(model: str | os.PathLike[str]) -> DraftTokens:
+    """The K that `jina-ocr engine tune` found for a model on this machine's device, or the card's."""
+    found = _tuned()  # looked at first: asking for the device takes a moment
+    number = found.get(device(), {}).get(one_name(model)) if found else None
+    if number is None:
+        return DraftTokens(DRAFT_TOKENS, "the card's; `jina-ocr engine tune` finds the fastest")
+    return DraftTokens(number, f"found by `jina-ocr engine tune`: {tuned_file()}")
 
 
-def _compile(configs: Sequence[Config], batch_sizes: Sequence[int]) -> None:
-    layer = _Layer()
-    for config, tokens in product(configs, batch_sizes):
-        layer.run(tokens, config)
+def keep_draft_tokens(model: str | os.PathLike[str], number: int) -> None:
+    """Write down the K to use for a model on this machine's device."""
+    found = _tuned()
+    found.setdefault(device(), {})[one_name(model)] = number
+    path = tuned_file()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("wb", dir=path.parent, delete=False) as file:
+        file.write(_FILE.dump_json(found, indent=1))
+    os.replace(file.name, path)
 
 
-class _Layer:
-    """One MoE layer of the model with random weights on the GPU."""
+def device() -> str:
+    """What the engine runs on: the GPU's name, or "CPU"."""
+    gpus = list_gpus()
+    return gpus[0].name if gpus else "CPU"
 
-    ROUNDS = 8  # routings per timing: enough that the weights of the next do not lie in the cache
 
-    def __init__(self) -> None:
-        import torch
+def _tuned() -> dict[str, dict[str, int]]:
+    path = tuned_file()
+    try:
+        return _FILE.validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        logger.warning("%s cannot be read (%s): run `jina-ocr engine tune` again", path, error)
+        return {}
 
-        self.torch = torch
-        bf16 = {"dtype": torch.bfloat16, "device": "cuda"}
-        self.w1 = torch.randn(EXPERTS, 2 * INTERMEDIATE, HIDDEN, **bf16) * 0.02
-        self.w2 = torch.randn(EXPERTS, HIDDEN, INTERMEDIATE, **bf16) * 0.02
 
-    def inputs(self, tokens: int) -> Iterator[tuple[Any, Any, Any]]:
-        torch = self.torch
-        generator = torch.Generator("cuda").manual_seed(0)
-        for _ in range(self.ROUNDS):
-            scores = torch.rand(tokens, EXPERTS, generator=generator, device="cuda")
-            weights, ids = scores.topk(TOP_K)
-            yield torch.randn(tokens, HIDDEN, dtype=torch.bfloat16, device="cuda"), weights, ids.int()
-
-    def run(self, tokens: int, config: Config) -> None:
-        """Run once, to compile; a setting the GPU cannot hold is passed over here and in `seconds`."""
-        self._each(list(self.inputs(tokens))[:1], config)
-
-    def seconds(self, tokens: int, config: Config) -> float:
-        """Time one pass of the layer, as replayed in a CUDA graph."""
-        torch = self.torch
-        inputs = list(self.inputs(tokens))
-        if not self._each(inputs, config):
-            return float("inf")
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._each(inputs, config)
-        graph.replay()
-        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        for _ in range(10):
-            graph.replay()
-        end.record()
-        end.synchronize()
-        return float(start.elapsed_time(end)) / 1e3 / 10 / self.ROUNDS
-
-    def _each(self, inputs: Sequence[tuple[Any, Any, Any]], config: Config) -> bool:
-        from triton.runtime.errors import OutOfResources
-        from vllm.model_executor.layers.fused_moe import override_config
-        from vllm.model_executor.layers.fused_moe.fused_moe import fused_experts
-
-        try:
-            with override_config(config):
-                for hidden, weights, ids in inputs:
-                    fused_experts(hidden, self.w1, self.w2, weights, ids)
-        except OutOfResources:
-            return False
-        return True
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jina-ocr-loaders"

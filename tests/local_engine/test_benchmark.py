@@ -1,10 +1,8 @@
 """The benchmark: its table says what was measured, and it measures a real engine."""
 
-import asyncio
-
 import pytest
 
-from local_engine.benchmark import CARD, Measurement, Setup, measure_engine, table
+from local_engine.benchmark import CARD, Measurement, main, table
 
 
 def measured(name, speed, lone, acceptance=()):
@@ -27,22 +25,33 @@ def test_the_table_compares_with_the_card_recipe_and_with_no_drafts():
 
 
 @pytest.mark.engine
-@pytest.mark.timeout(300)
-def test_an_engine_is_measured(snapshots):
-    """On a real engine with a tiny snapshot all tokens asked for are counted, and acceptance falls by position."""
-    snapshot = snapshots(kind="cycle")
-    setup = Setup(
-        "K = 3",
-        str(snapshot.path),
-        num_speculative_tokens=3,
-        concurrency=(2,),
-        pages=2,
-        max_tokens=40,
-        engine_args={"dtype": "float32", "enforce_eager": True, "max_model_len": 2048},
-    )
-    result = asyncio.run(measure_engine(setup))
-    assert result.tokens_per_second["2"] == pytest.approx(40 * result.pages_per_second["2"])
-    assert result.lone_tokens_per_second == pytest.approx(40 / result.lone_seconds)
-    assert len(result.acceptance) == 3
-    assert result.mean_accepted_length == pytest.approx(1 + sum(result.acceptance))
-    assert 1 > result.acceptance[0] > result.acceptance[1] > result.acceptance[2] > 0
+@pytest.mark.timeout(900)
+def test_the_benchmark_runs_from_the_command_line(snapshots, page, tmp_path, capsys):
+    """On real vLLM, with real pages: card recipe and engine, and every figure that the head of the table names."""
+    images = [tmp_path / f"{number}.png" for number in range(2)]
+    for number, image in enumerate(images):
+        page(300, 200 + 500 * number, number).save(image)
+    options = ["--drafts", "3", "--concurrency", "2", "--pages", "4", "--max-tokens", "40", "--price", "3.6"]
+    assert main([str(snapshots(kind="cycle").path), *map(str, images), *options]) == 0
+    head, _, card, ours = (row.strip("| ").split(" | ") for row in capsys.readouterr().out.splitlines()[:4])
+    assert (card[0], ours[0]) == (CARD, "K = 3")
+    plain, drafting = dict(zip(head, card, strict=True)), dict(zip(head, ours, strict=True))
+    for row in (plain, drafting):
+        assert all(float(row[name]) > 0 for name in head[1:] if name != "acceptance")
+        speed = float(row["pages/s at 2"])
+        assert float(row["tokens/s at 2"]) == pytest.approx(40 * speed, rel=0.1, abs=1)
+        assert float(row["$ per 1,000 pages at 2"]) == pytest.approx(1 / speed, rel=0.1)
+        assert float(row["lone tokens/s"]) == pytest.approx(40 / float(row["lone page, s"]), rel=0.1, abs=1)
+    assert (plain["acceptance"], plain["tokens/step"]) == ("-", "1.00")
+    accepted = [float(share) for share in drafting["acceptance"].split(" / ")]
+    assert 1 > accepted[0] > accepted[1] > accepted[2] > 0
+    assert float(drafting["tokens/step"]) == pytest.approx(1 + sum(accepted), abs=0.03)
+
+
+@pytest.mark.engine
+def test_a_snapshot_that_is_not_there_is_said_once(tmp_path, capsys):
+    """One line, before any process is started for it."""
+    assert main([str(tmp_path / "nowhere")]) == 1
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert str(tmp_path / "nowhere") in err

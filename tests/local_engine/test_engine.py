@@ -1,11 +1,14 @@
 """LocalEngine on real vLLM on the CPU: text, streaming, sharing, back-pressure, abort, loops, death, end."""
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import aclosing
 from pathlib import Path
 
@@ -257,6 +260,63 @@ def test_a_killed_engine_is_started_again_once(snapshots, page):
     assert set(engine_processes()) == others
 
 
+INTERRUPTED = """
+import asyncio, signal, sys
+from PIL import Image
+from local_engine.engine import LocalEngine
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # it is ignored where the tests run in the background
+
+async def read(model, told):
+    async with LocalEngine(model, num_speculative_tokens=0, engine_args={"max_model_len": 2048}) as engine:
+        if told == "reading":
+            await engine.start()
+        print("told", flush=True)
+        async for _ in engine.stream(Image.new("RGB", (300, 200)), max_tokens=1900):
+            print("reading", flush=True)
+
+asyncio.run(read(*sys.argv[1:]))
+"""
+
+
+def when_processes_run(process):
+    """Wait until a process has started an engine's process, and give all that it started."""
+    import psutil
+
+    while process.is_running():
+        started = process.children(recursive=True)
+        with contextlib.suppress(psutil.NoSuchProcess):  # some are helpers that come and go
+            if any(child.name().startswith("VLLM") or "spawn_main" in " ".join(child.cmdline()) for child in started):
+                return started
+        time.sleep(0.1)
+    pytest.fail("it ended by itself")
+
+
+@pytest.mark.parametrize(
+    ("when", "how"),
+    [
+        pytest.param("starting", signal.SIGINT, id="Ctrl-C while it starts"),
+        pytest.param("reading", signal.SIGINT, id="Ctrl-C"),
+        pytest.param("reading", signal.SIGKILL, id="killed"),
+    ],
+)
+def test_nothing_is_left_of_a_program_that_is_ended(looping, when, how):
+    """Ctrl-C, also while the engine starts, ends a program; its engine's processes end with it even if it is killed."""
+    import psutil
+
+    command = [sys.executable, "-c", INTERRUPTED, looping.path, when]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=script_environment(), start_new_session=True) as program:
+        process = psutil.Process(program.pid)
+        assert program.stdout.readline() == b"told\n"
+        if when == "reading":
+            assert program.stdout.readline() == b"reading\n"
+        started = when_processes_run(process)
+        os.killpg(program.pid, how) if how is signal.SIGINT else program.send_signal(how)
+        assert program.wait(120) != 0
+    _, alive = psutil.wait_procs(started, timeout=60)
+    assert not alive
+
+
 SCRIPT = """
 import asyncio, sys
 from PIL import Image
@@ -308,6 +368,41 @@ def test_what_cannot_start_says_so_once_for_all_pages(snapshots, page, tmp_path)
     for error in asyncio.run(read(tmp_path)):
         assert isinstance(error, EngineSetupError)
         assert str(tmp_path) in str(error)
+    assert engine_processes() == before
+
+
+def damaged(source, folder):
+    """A copy of a snapshot in which one tensor has another shape."""
+    from safetensors.torch import load_file, save_file
+
+    for path in source.iterdir():
+        (folder / path.name).symlink_to(path)
+    name = "model.norm.weight"
+    shard = folder / json.loads((source / "model.safetensors.index.json").read_text())["weight_map"][name]
+    tensors = load_file(shard)
+    tensors[name] = tensors[name][:-8].clone()
+    shard.unlink()
+    save_file(tensors, shard, metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("fault", ["a tensor of another shape", "too little memory for one page"])
+def test_an_engine_that_cannot_start_gives_its_own_last_words(cycle, page, tmp_path, monkeypatch, fault):
+    """What vLLM only logs, in a process of its own, is in the error: which sizes differ, or what memory would do."""
+    monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+    if fault == "a tensor of another shape":
+        model, arguments, words = damaged(cycle.path, tmp_path), {}, r"Error: .*(248.*256|256.*248)"
+    else:
+        model, arguments, words = cycle.path, {"kv_cache_memory_bytes": 4_000_000}, r"ValueError: .*KV cache"
+
+    async def read():
+        async with LocalEngine(model, num_speculative_tokens=0, engine_args=SMALL | arguments) as engine:
+            await engine.transcribe(page(300, 200))
+
+    before = engine_processes()
+    with pytest.raises(EngineSetupError, match=words) as refusal:
+        asyncio.run(read())
+    assert "\n" not in str(refusal.value)
     assert engine_processes() == before
 
 

@@ -1,5 +1,7 @@
 """`python -m local_engine` and the self-test."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -65,6 +67,14 @@ def test_what_is_missing_is_said_in_one_line(image, capsys, arguments, says):
     assert out == ""
     assert says in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("module", ["local_engine", "local_engine.benchmark", "local_engine.tune"])
+def test_python_m_runs_the_command_line(module, tmp_path):
+    """Each module that is run by its name does what its `main` does: a page or snapshot that is missing is status 1."""
+    arguments = ["--image", str(tmp_path / "no")] if module == "local_engine" else [str(tmp_path / "no")]
+    done = subprocess.run([sys.executable, "-m", module, *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
 
 
 @pytest.mark.skipif(vllm_version() is not None, reason="vLLM is installed here")

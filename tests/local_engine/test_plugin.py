@@ -284,6 +284,13 @@ def test_weights_that_are_not_here_are_asked_for(name, tmp_path, monkeypatch):
         snapshot.resolve(name)
 
 
+def test_weights_are_asked_for_where_nothing_can_look_for_them(monkeypatch):
+    """Without huggingface_hub, which comes with vLLM and Transformers, the error is the same kind, with the command."""
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(SnapshotError, match=f"hf download {snapshot.REPOSITORY}"):
+        snapshot.resolve("jina-ocr-v1")
+
+
 @pytest.mark.engine
 def test_a_damaged_snapshot_is_said(snapshots, tmp_path):
     """A missing shard, no weights at all, and a file cut short: each is named."""

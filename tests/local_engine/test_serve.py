@@ -1,10 +1,11 @@
-"""`vllm serve` with the plugin, as a real OpenAI-compatible server in processes of its own."""
+"""`python -m local_engine serve`, which is `vllm serve` with the plugin: a real OpenAI-compatible server."""
 
 import base64
 import io
 import os
 import socket
 import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from local_engine import DEFAULT_OCR_PROMPT, vllm_serve_command
+from local_engine import DEFAULT_OCR_PROMPT
 
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(900)]
 
@@ -40,7 +41,7 @@ def server(snapshot, tmp_path_factory):
         *("--host", "127.0.0.1", "--port", str(port), "--dtype", "float32"),
         *("--enforce-eager", "--max-model-len", "4096", "--max-num-seqs", "8"),
     )
-    command = vllm_serve_command(snapshot.path, 3, arguments=arguments)
+    command = [sys.executable, "-m", "local_engine", "serve", str(snapshot.path), "--", *arguments]
     log = tmp_path_factory.mktemp("server") / "log"
     environment = os.environ | {"VLLM_ENABLE_V1_MULTIPROCESSING": "1", "VLLM_LOGGING_LEVEL": "INFO"}
     with log.open("w") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=output) as process:

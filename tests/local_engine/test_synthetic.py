@@ -142,17 +142,6 @@ def test_a_draft_that_reads_the_state_maps_each_token_to_its_follower(tmp_path, 
 
 
 @engine
-@pytest.mark.parametrize("draft", ["embedding", "state"])
-def test_a_draft_of_either_kind_is_accepted_as_built(snapshots, page, draft):
-    """On real vLLM, text and accepted drafts per position are those that the snapshot names."""
-    snapshot = snapshots(kind="cycle", draft=draft)
-    with start_llm(snapshot.path, 3) as llm:
-        (ids,) = token_ids(read(llm, [page(300, 200)]))
-        assert ids == snapshot.generated(121)
-        assert accepted(llm)[1] == snapshot.accepted(3, 121)
-
-
-@engine
 def test_a_live_snapshot_reads_its_page_and_its_own_text(snapshots, page, tmp_path):
     """The text depends on the image and on all it said, and repeats; the draft depends on the state fed back to it."""
     snapshot = snapshots(kind="live")

@@ -130,6 +130,59 @@ def test_text_is_that_of_the_plain_path(snapshots, pages, plain, fast_target, k)
     assert len(set(map(tuple, plain))) == len(pages)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "of_features", "of_logits"),
+    [pytest.param("float32", 1e-5, 1e-4, id="fp32"), pytest.param("bfloat16", 4e-2, 4e-2, id="bf16")],
+)
+def test_features_and_logits_are_those_of_the_plain_path(snapshots, pages, fast_target, dtype, of_features, of_logits):
+    """Whole pages on a snapshot whose every layer acts: pixels are those of the model's own processor within 2 of 255
+    levels, features and logits those that stock towers make of them, within a share of their norm."""
+    from vllm.model_executor.models.deepencoder import RelPosAttention
+    from vllm.transformers_utils.processors.deepseek_ocr import DeepseekOCRProcessor
+
+    from local_engine.target import JinaOCRForCausalLM
+    from local_engine.vision import FoldedRelPosAttention, views
+
+    def plain_pages(model, given):
+        """What the plain path makes of pages: the model's own processor, stock attention, one page at a time."""
+        features = []
+        for block in model.sam_model.blocks:
+            block.attn.__class__ = RelPosAttention
+        for page in given:
+            made = processor(prompt="<image>", images=[Image.fromarray(page.numpy())])
+            inputs = {name: made[name] for name in ("pixel_values", "images_crop", "images_spatial_crop")}
+            grid = tuple(made["images_spatial_crop"][0].tolist())
+            tiles, view = views(page, grid, torch.float32)
+            assert (view - made["pixel_values"][0]).abs().max() <= 2 * 2 / 255
+            assert len(tiles) == 0 or (tiles - made["images_crop"]).abs().max() <= 2 * 2 / 255
+            inputs = {n: v.to(model.image_newline.dtype) if v.is_floating_point() else v for n, v in inputs.items()}
+            features += JinaOCRForCausalLM.embed_multimodal(model, **inputs)
+        for block in model.sam_model.blocks:
+            block.attn.__class__ = FoldedRelPosAttention
+        return features
+
+    def differences(model):
+        given = [torch.from_numpy(np.array(page)) for page in pages]
+        with torch.inference_mode():
+            fast = model.encode_pages(given, [tile_grid(*page.size) for page in pages])
+            plain = plain_pages(model, given)
+        return [float((f.float() - p.float()).norm() / p.float().norm()) for f, p in zip(fast, plain, strict=True)]
+
+    def logits(llm):
+        outputs = read(llm, pages, max_tokens=1, logprobs=-1)
+        vectors = [dict(sorted(output.outputs[0].logprobs[0].items())) for output in outputs]
+        return [torch.tensor([each.logprob for each in vector.values()]) for vector in vectors]
+
+    with start_llm(snapshots(kind="live").path, dtype=dtype, max_logprobs=-1, **fast_target) as llm:
+        processor = DeepseekOCRProcessor(tokenizer=llm.get_tokenizer(), max_crops=9)
+        (apart,) = llm.apply_model(differences)
+        assert max(apart) < of_features
+        fast = logits(llm)
+        llm.apply_model(lambda model: setattr(model, "encode_pages", lambda given, _: plain_pages(model, given)))
+        for one, other in zip(fast, logits(llm), strict=True):
+            assert (one - other).norm() / other.norm() < of_logits
+
+
 def test_fewer_tiles_reach_the_device(snapshots, fast_target):
     """`max_crops` decides tokens and tiles alike: a square page in at most four tiles costs 693 tokens, not 1,203."""
     square = Image.new("RGB", (1500, 1500), "white")
