@@ -2,6 +2,7 @@
 
 JinaOCRError
 ├── SourceError                        the document: nothing was read from it
+│   ├── SourceNotFoundError            also a FileNotFoundError
 │   ├── UnsupportedSourceError         not a PDF or an image, or a source of a kind that is not known
 │   ├── CorruptDocumentError           it cannot be opened
 │   ├── PasswordRequiredError
@@ -29,6 +30,8 @@ JinaOCRError
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -68,6 +71,17 @@ class SourceError(JinaOCRError):
     """The document cannot be read."""
 
     fatal = True
+
+
+class SourceNotFoundError(SourceError, FileNotFoundError):
+    """There is no such file. Also a FileNotFoundError, with its ``errno``, ``strerror`` and ``filename``."""
+
+    errno = errno.ENOENT
+    strerror = os.strerror(errno)
+
+    @property
+    def filename(self) -> str | None:  # OSError's own would not survive a pickle
+        return self.source
 
 
 class UnsupportedSourceError(SourceError):

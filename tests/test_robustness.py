@@ -54,16 +54,19 @@ KINDS = {
     "password": (pdfs.encrypted("secret"), "ok"),
     "another password": (pdfs.encrypted("another"), "WrongPasswordError"),
     "unknown encryption": (pdfs.unknown_encryption(), "UnsupportedEncryptionError"),
+    "newer encryption": (pdfs.newer_encryption("secret"), "UnsupportedEncryptionError"),
     "truncated": (pdfs.truncated(), "CorruptDocumentError"),
     "noise": (pdfs.garbage(), "CorruptDocumentError"),
     "no pages": (pdfs.without_pages(), "CorruptDocumentError"),
     "empty file": (b"", "CorruptDocumentError"),
     "three frames": (images.frames("TIFF"), "ok,ok,ok"),
+    "false frame count": (images.false_frame_count(10**6), "ok,ok"),
     "damaged behind two frames": (images.truncated_frames(), "ok,ok,render_error"),
     "phone's preview": (images.camera_pair(), "ok"),
     "damaged exif": (images.bad_exif(), "ok"),
     "one colour": (images.saved(Image.new("RGB", (800, 600), "white"), "PNG"), "empty"),
     "bomb": (images.png_bomb(), "ResourceLimitError"),
+    "bomb of rows": (images.png_bomb(1, 100_000_000), "ResourceLimitError"),
     "bomb behind a frame": (images.gif_bomb_behind(), "ok,too_many_pixels"),
     "hostile tiff": (images.hostile_tiff(), "CorruptDocumentError"),
     "damaged heic": (images.heic()[:-100], "CorruptDocumentError"),
@@ -82,6 +85,7 @@ PICTURES = {
     "big tiff": odd_files.big_tiff(),
     "16-bit png": odd_files.deep_png(),
     "rgba frames": odd_files.compressed_frames(),
+    "turned grey tiff": images.turned(6, "TIFF", "L"),
 }
 
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ from jina_ocr_loaders.pages.page import Page, PageImage, TextRun
 Answer = tuple[wire.Header, memoryview]
 MAX_WORKERS = 2  # for one document
 PATIENCE = 0.5  # seconds for which calls must have queued up before the second one starts
+MANY = 32  # calls in the queue that one worker will not have done in that time: the second one starts at once
 
 
 class Content(Protocol):
@@ -71,7 +73,7 @@ class Document:
     """An open document, from ``open_document``. Pages may be asked for concurrently, from one event loop.
 
     One worker draws them in the order in which they are asked for. A second one joins in when calls have been waiting
-    for a while: then the engine is faster than one worker.
+    for a while, or are very many: then the engine is faster than one worker.
 
     Attributes:
         page_count: pages in the document.
@@ -146,7 +148,13 @@ class Document:
         return await asyncio.wrap_future(job)
 
     async def _open(self) -> None:
-        answer = await asyncio.wrap_future(self._start())
+        try:
+            opened = self._start()
+        except RuntimeError as error:
+            raise errors.ResourceLimitError(
+                f"no thread can be started to read it ({error})", source=self._name
+            ) from None
+        answer = await asyncio.wrap_future(opened)
         self.page_count = answer["page_count"]
         self.metadata = answer["metadata"]
 
@@ -155,8 +163,8 @@ class Document:
         ended: Future[None] = Future()
         for future in (opened, ended):
             future.set_running_or_notify_cancel()  # who awaits them cannot cancel them
-        self._threads.append(ended)
         threading.Thread(target=self._run, args=(opened, ended), name="jina-ocr-pages", daemon=True).start()
+        self._threads.append(ended)
         return opened
 
     def _closed(self) -> JinaOCRError:
@@ -245,11 +253,12 @@ class Document:
         return errors.CorruptDocumentError(message, source=self._name, page=number, code="worker_lost")
 
     def _call_for_help(self) -> None:
-        """Start the second worker when calls have been waiting for long enough."""
+        """Start the second worker when calls have been waiting for long enough, or are many."""
         with self._lock:
-            waiting = not self._jobs.empty() and time.monotonic() - self._caught_up > PATIENCE
-            if waiting and len(self._threads) < self._max_workers and not self._over:
-                self._start()
+            waited = not self._jobs.empty() and time.monotonic() - self._caught_up > PATIENCE
+            if (waited or self._jobs.qsize() > MANY) and len(self._threads) < self._max_workers and not self._over:
+                with suppress(RuntimeError):  # no thread can be started now: the first worker does it all
+                    self._start()
 
 
 def _page(number: int, answer: wire.Header, payload: memoryview) -> Page:
@@ -269,4 +278,4 @@ def _page(number: int, answer: wire.Header, payload: memoryview) -> Page:
             )
         )
         start = stop
-    return Page(number, answer["label"], tuple(strips), tuple(answer["warnings"]))
+    return Page(number, answer["label"], tuple(strips), tuple(answer["warnings"]), *answer["size"])

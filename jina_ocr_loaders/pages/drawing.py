@@ -30,9 +30,10 @@ class Strip:
 
 @dataclass(slots=True)
 class Drawing:
-    """A drawn page; no strips when it is blank."""
+    """A drawn page of some pixels; nothing but the label when it is blank."""
 
     label: str
+    size: tuple[int, int] = (0, 0)
     strips: list[Strip] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 

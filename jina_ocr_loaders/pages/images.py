@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
@@ -16,6 +18,10 @@ FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "TIFF", "WEBP
 SUBFILE_TYPE, REDUCED = 254, 1  # TIFF 6.0, NewSubfileType: bit 0 marks a smaller copy of another image of the file
 PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # TIFF 6.0, PhotometricInterpretation
 COARSE = 1 / 4  # an image made smaller than this has lost small print
+GAP = 2.0  # an image is reduced by averaging to no less than this many times its final size (Pillow's reducing_gap)
+BYTES_PER_FRAME = 20  # of a file at least: the headers alone of a frame of GIF, the shortest
+MAX_SIDE = 1_000_000  # pixels; each row takes memory of its own, however short it is
+BAND = 1 << 22  # pixels that are converted at a time
 
 Frame = Callable[[], Image.Image]
 """Gives one frame of a file; raises ResourceLimitError before it decodes one that is too large."""
@@ -54,12 +60,11 @@ class Images:
             raise PageRenderError(error.message, code="too_many_pixels") from None
         scale, warnings = self._scale(*frame.size)
         long_side = max(1, round(max(frame.size) * scale))  # of what is delivered, all strips together
-        if frame.format == "JPEG":  # decoded at a half, a quarter, an eighth where that is enough
-            frame.draft(None, (math.ceil(frame.width * scale), math.ceil(frame.height * scale)))
-        image = eight_bits_on_white(upright(frame))
-        image = _resize(image, long_side / max(image.size))
+        image = _on_paper(_decoded(frame, scale), long_side)
         drawn = draw_strips(image.size, self._render["long_side"], self._render["quality"], image.crop)
-        return Drawing(str(number), [strip for _, strip in drawn], warnings if drawn else [])
+        if not drawn:
+            return Drawing(str(number))
+        return Drawing(str(number), image.size, [strip for _, strip in drawn], warnings)
 
     def size(self, number: int) -> list[tuple[int, int]]:
         """The pixels that one frame's strips would have."""
@@ -82,11 +87,24 @@ class Images:
         return scale, warnings
 
 
-def _resize(image: Image.Image, scale: float) -> Image.Image:
-    if scale == 1:
-        return image
-    size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
-    return image.resize(size, Image.Resampling.LANCZOS)
+def _decoded(frame: Image.Image, scale: float) -> Image.Image:
+    """The frame with its pixels, upright; at a half, a quarter, … where the format can and that is enough."""
+    if frame.format == "JPEG":
+        frame.draft(None, (math.ceil(frame.width * scale), math.ceil(frame.height * scale)))
+    elif frame.format == "JPEG2000" and scale < 1:
+        frame = _small_jpeg_2000(frame, scale)
+    return upright(frame)
+
+
+def _small_jpeg_2000(image: Any, scale: float) -> Any:
+    """A JPEG 2000 image decoded small, if possible: whole it takes up to 16 bytes a pixel."""
+    for halvings in range(int(math.log2(1 / scale)), 0, -1):
+        smaller: Any = Image.open(image.fp, formats=["JPEG2000"])
+        smaller.reduce = halvings
+        with suppress(OSError):  # the file has fewer levels, or a size that Pillow halves otherwise than OpenJPEG
+            smaller.load()
+            return smaller
+    return image
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -99,47 +117,95 @@ def upright(image: Image.Image) -> Image.Image:
     return ImageOps.exif_transpose(image) if orientation in range(2, 9) else image
 
 
-def eight_bits_on_white(image: Image.Image) -> Image.Image:
-    """The image as L or RGB, as it looks on white paper."""
-    if image.mode.startswith("I") or image.mode == "F":
-        return _eight_bits(image)
-    if image.has_transparency_data:
-        image = image.convert("RGBA")
-        paper = Image.new("RGB", image.size, "white")
-        paper.paste(image, mask=image.getchannel("A"))
-        return paper
-    if image.mode == "LAB":
-        profiles = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
-        converted = ImageCms.profileToProfile(image, *profiles, outputMode="RGB")
-        assert converted is not None
-        return converted
-    if image.mode in ("L", "RGB"):
+def _on_paper(frame: Image.Image, long_side: int) -> Image.Image:
+    """The frame as L or RGB on white, its longer side of so many pixels."""
+    scale = long_side / max(frame.size)
+    factor = max(1, int(1 / scale / GAP))
+    image = eight_bits_on_white(frame, factor)
+    size = max(1, round(frame.width * scale)), max(1, round(frame.height * scale))
+    if image.size == size:
         return image
-    return image.convert("L" if image.mode == "1" else "RGB")
+    box = (0, 0, frame.width / factor, frame.height / factor)  # whole pixels may reach a little further
+    return image.resize(size, Image.Resampling.LANCZOS, box)
 
 
-def _eight_bits(image: Image.Image) -> Image.Image:
+def eight_bits_on_white(image: Image.Image, factor: int = 1) -> Image.Image:
+    """The image as L or RGB, as it looks on white paper, and a whole number of times smaller.
+
+    It is worked through in bands, so that a very large image takes little more memory than its own pixels.
+    """
+    convert = _conversion(image)
+    if convert is None and factor == 1:
+        return image
+    paper = None
+    for top, band in _bands(image, factor):
+        part = (convert(band) if convert else band).reduce(factor)
+        if paper is None:
+            paper = Image.new(part.mode, (part.width, math.ceil(image.height / factor)))
+        paper.paste(part, (0, top // factor))
+    assert paper is not None
+    return paper
+
+
+def _bands(image: Image.Image, factor: int = 1) -> Iterator[tuple[int, Image.Image]]:
+    """The image from top to bottom in bands of some rows, a multiple of the factor, each with its first row."""
+    rows = max(1, BAND // (image.width * factor)) * factor
+    for top in range(0, image.height, rows):
+        yield top, image.crop((0, top, image.width, min(top + rows, image.height)))
+
+
+def _conversion(image: Image.Image) -> Callable[[Image.Image], Image.Image] | None:
+    """What makes L or RGB on white of any part of the image; None if it is that already."""
+    if image.mode.startswith("I") or image.mode == "F":
+        return _deep_grey(image)
+    if image.has_transparency_data:
+        return _on_white
+    if image.mode == "LAB":
+        return _rgb_of_lab
+    if image.mode in ("L", "RGB"):
+        return None
+    mode = "L" if image.mode == "1" else "RGB"
+    return lambda part: part.convert(mode)
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    image = image.convert("RGBA")
+    paper = Image.new("RGB", image.size, "white")
+    paper.paste(image, mask=image.getchannel("A"))
+    return paper
+
+
+def _rgb_of_lab(image: Image.Image) -> Image.Image:
+    profiles = ImageCms.createProfile("LAB"), ImageCms.createProfile("sRGB")
+    converted = ImageCms.profileToProfile(image, *profiles, outputMode="RGB")
+    assert converted is not None
+    return converted
+
+
+def _deep_grey(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
     """Rescale deep grey values: white is the largest value of the fewest bits that hold the brightest pixel.
 
     So 12 bits in 16, as scanners deliver them, come out as bright as they were. Floats up to 1 have white at 1.
     """
     inverted = getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
-    is_float = image.mode == "F"
-    image = image.convert("F")
-    low, high = image.getextrema()
+    extrema = [band.convert("F").getextrema() for _, band in _bands(image)]
+    low, high = min(low for low, _ in extrema), max(high for _, high in extrema)
     if not (isinstance(low, float) and isinstance(high, float) and math.isfinite(high - low)):
         raise PageRenderError("the image holds values that are not numbers", code="render_error")
     black = min(low, 0.0)
-    white = 1.0 if is_float and high <= 1 else float((1 << max(math.ceil(high), 1).bit_length()) - 1)
+    white = 1.0 if image.mode == "F" and high <= 1 else float((1 << max(math.ceil(high), 1).bit_length()) - 1)
     scale = 255 / (white - black)
     if inverted:
         black, scale = white, -scale
-    return image.point(lambda value: value * scale + (0.5 - black * scale)).convert("L")
+    shift = 0.5 - black * scale
+    return lambda part: part.convert("F").point(lambda value: value * scale + shift).convert("L")
 
 
 def _open(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], None]]:
+    # From a path Pillow maps some TIFFs into memory, and garbles those that it must turn.
+    file = open(path, "rb")  # noqa: SIM115
     try:
-        image = Image.open(path, formats=FORMATS)
+        image = Image.open(file, formats=FORMATS)
     except UnidentifiedImageError:
         raise CorruptDocumentError("it is not an image that can be opened: damaged, or of an unknown kind") from None
     except Image.DecompressionBombError:
@@ -153,24 +219,39 @@ def _open(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], None]]
         _check(image.size, most_pixels)
         return image
 
-    indices = _frame_indices(image)
+    indices = _frame_indices(image, os.path.getsize(path))
     if len(indices) == 1:
         _check(image.size, most_pixels)
-    return [lambda index=index: frame(index) for index in indices], image.close  # type: ignore[misc]
+        return [lambda: Image.open(file, formats=FORMATS)], file.close  # anew, so that its pixels go with its page
+    return [lambda index=index: frame(index) for index in indices], file.close  # type: ignore[misc]
 
 
-def _frame_indices(image: Image.Image) -> list[int]:
-    """The frames that are pages: not the previews that cameras and viewers put beside a picture."""
+def _frame_indices(image: Image.Image, size: int) -> list[int]:
+    """The frames that are pages: not the previews that cameras and viewers put beside a picture.
+
+    Parameters:
+        size: of the file in bytes. Where it cannot hold as many frames as it says, those that are there count.
+    """
     if image.format == "MPO":
         return [0]
     count = 0
     try:
         count = getattr(image, "n_frames", 1)
+        if count > size // BYTES_PER_FRAME:
+            return list(range(_last_frame(image, size // BYTES_PER_FRAME) + 1))
         if image.format != "TIFF":
             return list(range(count))
         return [i for i in range(count) if i == 0 or not _is_reduced(image, i)]
     except Exception:  # damaged behind some frame: those before it are good, the next one fails when it is drawn
         return list(range(max(count, image.tell() + 1)))
+
+
+def _last_frame(image: Image.Image, most: int) -> int:
+    """The index of the last frame that can be reached."""
+    with suppress(Exception):
+        for index in range(1, most):
+            image.seek(index)
+    return image.tell()
 
 
 def _is_reduced(image: Any, index: int) -> bool:
@@ -199,3 +280,5 @@ def _open_heif(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], N
 def _check(size: tuple[int, int], most_pixels: int) -> None:
     if size[0] * size[1] > most_pixels:
         raise ResourceLimitError(f"it has {size[0]} x {size[1]} pixels, more than the {most_pixels:,} that are read")
+    if max(size) > MAX_SIDE:
+        raise ResourceLimitError(f"it has {size[0]} x {size[1]} pixels, and no side of more than {MAX_SIDE:,} is read")

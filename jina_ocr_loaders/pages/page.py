@@ -73,12 +73,15 @@ class Page:
         strips: its images: one for an ordinary page, several that overlap, from top to bottom, for a very long one
             (blank ones are left out), none when the page is blank.
         warnings: codes of what was done to it: "strips", "downscaled", "enlarged".
+        width, height: of the whole page in pixels, as its strips show it; 0 when it is blank, or not drawn here.
     """
 
     number: int
     label: str
     strips: tuple[PageImage, ...]
     warnings: tuple[str, ...] = ()
+    width: int = 0
+    height: int = 0
 
     @property
     def blank(self) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -20,7 +22,7 @@ from jina_ocr_loaders.errors import (
     UnsupportedEncryptionError,
     WrongPasswordError,
 )
-from jina_ocr_loaders.pages.drawing import Box, Drawing, Strip, draw_strips, strip_scale, strip_sizes, uniform
+from jina_ocr_loaders.pages.drawing import Box, Drawing, draw_strips, strip_scale, strip_sizes, uniform
 from jina_ocr_loaders.pages.metadata import label, metadata
 from jina_ocr_loaders.pages.text import has_visible_text, text_runs, turn_upright
 
@@ -29,6 +31,8 @@ FLAGS = raw.FPDF_ANNOT | raw.FPDF_REVERSE_BYTE_ORDER
 BYTES_PER_PAGE = 4  # of a file at least, however well its objects are packed
 PLACEHOLDER = 2000  # characters on the stand-in page of an XFA form at most: it may speak two languages
 UNKNOWN_ENCRYPTION = "it is encrypted in a way that cannot be read here; save a copy without encryption"
+CIPHER = re.compile(rb"/CFM\s*/(\w+)")  # PDF 32000-2, table 25: the method of a crypt filter
+CIPHERS = {b"None", b"V2", b"AESV2", b"AESV3"}  # not AESV4 of ISO/TS 32003
 BLANK_BITS_PER_PIXEL = 1 / 128  # of a bilevel image that is blank; one with print on it takes ten times as much
 
 
@@ -63,12 +67,12 @@ class PDF:
             if self._is_placeholder(textpage):
                 message = "the page is the placeholder of an XFA form; save it as an ordinary PDF with Adobe Reader"
                 raise PageRenderError(message, code="xfa_placeholder")
-            strips, warnings = self._draw(page, textpage)
-            if not strips and (what := _hidden_content(page, textpage)):
+            drawing = self._draw(page, textpage, label(self._pdf, number - 1))
+            if not drawing.strips and (what := _hidden_content(page, textpage)):
                 raise PageRenderError(f"the page holds {what} and yet is drawn blank", code="blank_render")
         finally:
             page.close()  # and its textpage
-        return Drawing(label(self._pdf, number - 1), strips, warnings)
+        return drawing
 
     def size(self, number: int) -> list[tuple[int, int]]:
         """The pixels that one page's strips would have."""
@@ -113,8 +117,7 @@ class PDF:
             warnings.append("downscaled")
         return (max(1, round(width * scale)), max(1, round(height * scale))), warnings
 
-    def _draw(self, page: Any, textpage: Any) -> tuple[list[Strip], list[str]]:
-        """The strips of a page, none when it is blank, and the warnings."""
+    def _draw(self, page: Any, textpage: Any, label: str) -> Drawing:
         turn = turn_upright(page, textpage)
         width, height = page.get_size() if turn % 2 == 0 else reversed(page.get_size())
         size, warnings = self._pixels(width, height)
@@ -126,7 +129,9 @@ class PDF:
         if runs is not None:
             for box, strip in drawn:
                 strip.text = [run.inside(box) for run in runs if run.is_in(box)]
-        return [strip for _, strip in drawn], warnings if drawn else []
+        if not drawn:
+            return Drawing(label)
+        return Drawing(label, size, [strip for _, strip in drawn], warnings)
 
 
 def _image(page: Any, size: tuple[int, int], turn: int, box: Box) -> Image.Image:
@@ -154,7 +159,7 @@ def _open(path: str, password: str | None) -> Any:
             return _checked(pdfium.PdfDocument(handle))
         if (code := raw.FPDF_GetLastError()) != raw.FPDF_ERR_PASSWORD:
             break
-    if code == raw.FPDF_ERR_SECURITY:
+    if code == raw.FPDF_ERR_SECURITY or (code == raw.FPDF_ERR_PASSWORD and _has_unknown_cipher(path)):
         raise UnsupportedEncryptionError(UNKNOWN_ENCRYPTION)
     if code != raw.FPDF_ERR_PASSWORD:
         raise CorruptDocumentError("it is not a PDF that can be opened; it is damaged or incomplete")
@@ -171,6 +176,12 @@ def _passwords(password: str | None) -> Iterator[bytes | None]:
         if not password.isascii():
             with contextlib.suppress(UnicodeEncodeError):
                 yield password.encode("latin-1")
+
+
+def _has_unknown_cipher(path: str) -> bool:
+    """Whether the file names a way of encryption that pdfium does not know, and for which it blames the password."""
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return any(match[1] not in CIPHERS for match in CIPHER.finditer(data))
 
 
 def _checked(pdf: Any) -> Any:

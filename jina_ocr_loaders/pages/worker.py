@@ -92,7 +92,7 @@ def _page(document: Opened, number: int) -> tuple[wire.Header, list[bytes]]:
         {"width": strip.width, "height": strip.height, "size": len(strip.jpeg), "text": strip.text}
         for strip in drawing.strips
     ]
-    answer = {"label": drawing.label, "warnings": drawing.warnings, "strips": strips}
+    answer = {"label": drawing.label, "size": drawing.size, "warnings": drawing.warnings, "strips": strips}
     return answer, [strip.jpeg for strip in drawing.strips]
 
 

@@ -9,8 +9,9 @@ import urllib.request
 import zlib
 from base64 import b64encode
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
 
 import httpx
 
@@ -192,13 +193,19 @@ def _encoding(response: httpx.Response) -> str:
 
 def _check(response: httpx.Response, limits: FetchLimits, source: str) -> None:
     if not response.is_success:
-        phrase = response.reason_phrase
-        raise DownloadError(f"the server answered {response.status_code} {phrase}".rstrip(), source=source)
+        raise DownloadError(f"the server answered {_status(response.status_code)}", source=source)
     if _encoding(response) not in ("", "identity", "gzip", "x-gzip", "deflate"):
-        raise DownloadError(f"the server compressed the document, unasked, with {_encoding(response)}", source=source)
+        raise DownloadError("the server compressed the document, unasked, in a way that is not known", source=source)
     announced = response.headers.get("Content-Length", "")
     if announced.isdecimal() and int(announced) > limits.max_bytes:
         raise ResourceLimitError(f"{int(announced):,} bytes, more than max_bytes={limits.max_bytes:,}", source=source)
+
+
+def _status(code: int) -> str:
+    """A status in the standard's words: the server's own are not ours to pass on."""
+    with suppress(ValueError):
+        return f"{code} {HTTPStatus(code).phrase}"
+    return str(code)
 
 
 def _environment_proxy(url: httpx.URL) -> str | None:

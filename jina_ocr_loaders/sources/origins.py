@@ -21,6 +21,7 @@ from jina_ocr_loaders.errors import (
     MissingExtraError,
     ResourceLimitError,
     SourceError,
+    SourceNotFoundError,
     UnsupportedSourceError,
 )
 from jina_ocr_loaders.sources.limits import FetchLimits
@@ -254,10 +255,8 @@ def _copy(
     except Exception as error:
         text = str(error)
         safe = redact(text, url)
-        raise failure(
-            "no such file"
-            if isinstance(error, FileNotFoundError)
-            else f"cannot be read: {safe or type(error).__name__}",
-            source=name,
-            code="not_found" if isinstance(error, FileNotFoundError) else "not_readable",
-        ) from (error if safe == text else None)
+        cause = error if safe == text else None
+        if isinstance(error, FileNotFoundError):
+            raise SourceNotFoundError("no such file", source=name, code="not_found") from cause
+        message = f"cannot be read: {safe or type(error).__name__}"
+        raise failure(message, source=name, code="not_readable") from cause

@@ -21,7 +21,7 @@ from typing import BinaryIO, TypeAlias
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from jina_ocr_loaders.errors import ResourceLimitError, SourceError, UnsupportedSourceError
+from jina_ocr_loaders.errors import ResourceLimitError, SourceError, SourceNotFoundError, UnsupportedSourceError
 from jina_ocr_loaders.sources.filetypes import HEAD_BYTES, Kind, kind_of
 from jina_ocr_loaders.sources.limits import FetchLimits
 from jina_ocr_loaders.sources.origins import (
@@ -184,7 +184,8 @@ class Source:
         """Get hold of the document: read once, bounded in bytes and time.
 
         Raises:
-            SourceError: it cannot be read (``code`` is "not_found" or "not_readable").
+            SourceNotFoundError: there is no such file (``code`` is "not_found").
+            SourceError: it cannot be read (``code`` is "not_readable").
             DownloadError, ForbiddenURLError: see `fetch.download`.
             ResourceLimitError: it takes more bytes or time than ``limits`` allow.
             UnsupportedSourceError, CorruptDocumentError: see `filetypes.kind_of`.
@@ -224,13 +225,14 @@ def _is_regular(path: Path, name: str) -> bool:
     """Whether a path is a file that can be read in place; a pipe or a device is none.
 
     Raises:
-        SourceError: there is nothing, or a folder.
+        SourceNotFoundError: there is nothing.
+        SourceError: it is a folder, or cannot be looked at.
     """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError as error:
         hint = "; a URL must be given as str, not as Path" if re.match(r"[a-z0-9+]{2,}:[\\/]", str(path)) else ""
-        raise SourceError(f"no such file{hint}", source=name, code="not_found") from error
+        raise SourceNotFoundError(f"no such file{hint}", source=name, code="not_found") from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         reason = getattr(error, "strerror", None) or error  # without the path
         raise SourceError(f"cannot be read: {reason}", source=name, code="not_readable") from error

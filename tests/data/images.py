@@ -22,6 +22,13 @@ def picture(size: tuple[int, int] = SIZE, mode: str = "RGB") -> Image.Image:
     return image.convert(mode)
 
 
+def in_mode(mode: str, size: tuple[int, int] = SIZE) -> Image.Image:
+    """The picture, in any mode that Pillow stores: in I;16 white is 65,535."""
+    if mode == "I;16":
+        return picture(size, "I").point(lambda value: value * 257).convert(mode)
+    return picture(size, mode)
+
+
 def saved(image: Image.Image, kind: str, **options: Any) -> bytes:
     """The file of an image."""
     out = io.BytesIO()
@@ -53,7 +60,7 @@ def of_mode(mode: str) -> bytes:
             assert lab is not None
             return saved(lab, "TIFF")
         case "I;16":
-            return saved(grey.convert("I").point(lambda value: value * 257).convert("I;16"), "TIFF")
+            return saved(in_mode("I;16"), "TIFF")
         case "I;16B":
             return saved(grey.convert("I").point(lambda value: value * 257).convert("I;16B"), "TIFF")
         case "I":
@@ -81,7 +88,7 @@ def transparent(kind: str = "PNG") -> bytes:
     return saved(image, kind)
 
 
-def turned(orientation: int, kind: str = "JPEG") -> bytes:
+def turned(orientation: int, kind: str = "JPEG", mode: str = "RGB") -> bytes:
     """The picture stored so that only its EXIF or TIFF orientation (1 to 8) sets it right."""
     undo = {
         2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -92,7 +99,7 @@ def turned(orientation: int, kind: str = "JPEG") -> bytes:
         7: Image.Transpose.TRANSVERSE,
         8: Image.Transpose.ROTATE_270,
     }
-    image = picture()
+    image = in_mode(mode)
     if orientation in undo:
         image = image.transpose(undo[orientation])
     if kind == "TIFF":
@@ -133,9 +140,9 @@ def tall(width: int = 400, height: int = 6000) -> bytes:
     return saved(image, "PNG")
 
 
-def png_bomb(side: int = 60_000) -> bytes:
-    """A PNG of a few hundred bytes that says it has billions of pixels."""
-    header = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+def png_bomb(width: int = 60_000, height: int = 60_000) -> bytes:
+    """A PNG of a few hundred bytes that says it has very many pixels."""
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", header)
@@ -191,6 +198,13 @@ def heic(orientation: int = 1) -> bytes:
     out = io.BytesIO()
     pillow_heif.from_pillow(image).save(out, quality=90, exif=exif.tobytes())
     return out.getvalue()
+
+
+def false_frame_count(count: int) -> bytes:
+    """A PNG of two frames that says it has many more."""
+    data = frames("PNG", 2)
+    at = data.index(b"acTL")
+    return data[: at - 4] + _chunk(b"acTL", struct.pack(">II", count, 0)) + data[at + 16 :]
 
 
 def _chunk(name: bytes, data: bytes) -> bytes:

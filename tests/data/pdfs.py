@@ -281,6 +281,12 @@ def unknown_encryption() -> bytes:
     )
 
 
+def newer_encryption(password: str) -> bytes:
+    """Encrypted with AES-GCM, as ISO/TS 32003 says it."""
+    older = encrypted(password, method="AES_256")
+    return older.replace(b"/V 5", b"/V 6").replace(b"/R 6", b"/R 7").replace(b"/AESV3", b"/AESV4")
+
+
 def truncated() -> bytes:
     """The first 300 bytes of a good file."""
     return plain(1)[:300]

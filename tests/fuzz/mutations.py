@@ -56,6 +56,7 @@ def samples() -> dict[str, bytes]:
         "hostile tiff": images.hostile_tiff(),
         "png bomb": images.png_bomb(),
         "gif bomb": images.gif_bomb_behind(),
+        "false frame count": images.false_frame_count(10**6),
         "heic": images.heic(),
     }
     for kind in ("PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "AVIF"):
@@ -66,6 +67,7 @@ def samples() -> dict[str, bytes]:
         made[f"mode {mode}"] = images.of_mode(mode)
     for kind in ("JPEG", "TIFF", "WEBP", "PNG"):
         made[f"turned {kind}"] = images.turned(6, kind)
+    made["turned in place"] = images.turned(6, "TIFF", "L")
     return made
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
-import psutil
 import pytest
 from PIL import Image
 
+from jina_ocr_loaders.engines.base import Render
 from jina_ocr_loaders.errors import CorruptDocumentError, MissingExtraError, PageRenderError, ResourceLimitError
-from jina_ocr_loaders.pages import Limits, Page
+from jina_ocr_loaders.pages import Limits, Page, client
 from tests.data import images
 from tests.pages.opening import ink, open_bytes, quarters, read, run
 
@@ -51,12 +52,27 @@ def test_every_orientation_is_set_upright(tmp_path, kind, orientation):
     assert quarters(image) == "X---"
 
 
+@pytest.mark.parametrize("mode", ["1", "L", "P", "LA", "RGBA", "CMYK", "I;16"])
+@pytest.mark.parametrize("orientation", range(2, 9))
+def test_every_orientation_of_every_mode_is_set_upright(tmp_path, mode, orientation):
+    """TIFFs without compression: Pillow maps those of some modes into memory, and turns them wrongly then."""
+    image = read(tmp_path, images.turned(orientation, "TIFF", mode), "image").image
+    assert image.width > image.height
+    assert quarters(image) == "X---"
+
+
 @pytest.mark.parametrize("kind", ["TIFF", "GIF", "WEBP", "PNG", "AVIF"])
 def test_every_frame_is_a_page(tmp_path, kind):
     """Three frames: three pages, in order, each with its own picture."""
     outcome = read(tmp_path, images.frames(kind), "image")
     assert [page.number for page in outcome.pages] == [1, 2, 3]
     assert [round(ink(page.strips[0]), 1) for page in outcome.pages] == [0.1, 0.2, 0.3]
+
+
+@pytest.mark.parametrize("count", [10**6, 2**31 - 1])
+def test_a_false_frame_count(tmp_path, count):
+    """A PNG of some hundred bytes that says it has millions of frames: those that are there, no failed pages."""
+    assert [page.number for page in read(tmp_path, images.false_frame_count(count), "image").pages] == [1, 2]
 
 
 @pytest.mark.parametrize("make", [images.with_thumbnail, images.camera_pair])
@@ -92,6 +108,46 @@ def test_large_jpegs_are_decoded_small(tmp_path):
     assert (image.width, quarters(image)) == (1920, "X---")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is held by Linux only")
+@pytest.mark.parametrize(("mode", "mebibytes"), [("RGBA", 230), ("P", 150), ("I;16", 180)])
+def test_large_images_are_converted_in_bands(tmp_path, mode, mebibytes):
+    """24 million pixels in a mode that needs converting: no second image of that size is made."""
+    data = images.saved(images.in_mode(mode, (8000, 3000)), "PNG", compress_level=1)
+    image = read(tmp_path, data, "image", limits=Limits(memory=mebibytes << 20)).image
+    assert (image.width, image.height, quarters(image)) == (1920, 720, "X---")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is held by Linux only")
+def test_large_jpeg_2000_images_are_decoded_small(tmp_path):
+    """24 million pixels, which OpenJPEG needs 384 MB for: read within 150 MiB."""
+    data = images.saved(images.picture((8000, 3000)), "JPEG2000")
+    image = read(tmp_path, data, "image", limits=Limits(memory=150 << 20)).image
+    assert (image.width, quarters(image)) == (1920, "X---")
+
+
+@pytest.mark.parametrize("size", [(800, 401), (801, 403), (803, 399), (805, 397), (1604, 405)])
+@pytest.mark.parametrize("levels", [1, 2, 6])
+def test_jpeg_2000_images_of_every_size_and_depth(tmp_path, size, levels):
+    """Sizes that Pillow halves otherwise than OpenJPEG, files with few levels or none: read all the same."""
+    data = images.saved(images.picture(size), "JPEG2000", num_resolutions=levels)
+    image = read(tmp_path, data, "image", render=Render(long_side=160)).image
+    assert (image.width, image.height) == (160, pytest.approx(160 * size[1] / size[0], abs=1))
+    assert quarters(image) == "X---"
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "JPEG2000", "PNG", "TIFF", "MPO"])
+def test_a_page_comes_the_same_again(tmp_path, kind):
+    """Asked for twice, a page has the same pixels and warnings, however it was decoded the first time."""
+
+    async def work():
+        async with await open_bytes(tmp_path, images.saved(images.picture((8000, 3000)), kind), "image") as document:
+            return [await document.page(1) for _ in range(2)]
+
+    first, second = run(work())
+    assert first == second
+    assert first.warnings == ("downscaled",)
+
+
 def test_long_images_come_in_strips(tmp_path):
     """A screenshot of 400 x 6,000 keeps its pixels, in strips that overlap or meet between two lines."""
     page = read(tmp_path, images.tall(400, 6000), "image").page
@@ -125,12 +181,15 @@ def test_blank_strips_are_left_out(tmp_path):
     page = read(tmp_path, images.saved(image, "PNG"), "image").page
     assert len(page.strips) == 2
     assert page.warnings == ("strips",)
+    assert (page.width, page.height) == (400, 20_000)
 
 
 def test_a_blank_image_is_blank(tmp_path):
     """One colour all over: nothing to read."""
     for colour in ("white", "black", "#ffeedd"):
-        assert read(tmp_path, images.saved(Image.new("RGB", (800, 600), colour), "PNG"), "image").page.blank
+        page = read(tmp_path, images.saved(Image.new("RGB", (800, 600), colour), "PNG"), "image").page
+        assert page.blank
+        assert (page.width, page.height) == (0, 0)
 
 
 @pytest.mark.parametrize("kind", FORMATS)
@@ -165,16 +224,16 @@ def test_hostile_tiff(tmp_path):
         read(tmp_path, images.hostile_tiff(), "image")
 
 
-def test_a_decompression_bomb_is_refused_unread(tmp_path):
-    """Billions of pixels in a few bytes: refused, and the process that looked at it stayed small."""
+@pytest.mark.parametrize("size", [(60_000, 60_000), (1, 100_000_000)])
+def test_a_decompression_bomb_is_refused_unread(tmp_path, size):
+    """Billions of pixels, or of rows, in a few bytes: refused, and the process that looked at it stayed small."""
+    client.end_idle()  # those that have seen larger images
     with pytest.raises(ResourceLimitError, match="pixels"):
-        read(tmp_path, images.png_bomb(), "image")
+        read(tmp_path, images.png_bomb(*size), "image")
     if sys.platform == "linux":
-        for child in psutil.Process().children():
-            if "jina_ocr_loaders.pages.worker" in child.cmdline():
-                status = open(f"/proc/{child.pid}/status").read()  # noqa: SIM115
-                peak = int(status.split("VmHWM:")[1].split()[0])
-                assert peak < 200_000  # kB
+        (worker,) = client._idle
+        status = Path(f"/proc/{worker.pid}/status").read_text()
+        assert int(status.split("VmHWM:")[1].split()[0]) < 200_000  # kB, at its peak
 
 
 def test_a_bomb_behind_a_good_frame(tmp_path):
@@ -213,8 +272,6 @@ def test_heic_without_the_extra(tmp_path, monkeypatch):
     """Without it the error names it, and is an ImportError too, which SimpleDirectoryReader lets through."""
     (tmp_path / "pillow_heif.py").write_text("raise ImportError")
     monkeypatch.syspath_prepend(tmp_path)
-    from jina_ocr_loaders.pages import client
-
     client.end_idle()
     with pytest.raises(MissingExtraError, match=r"jina-ocr-loaders\[heif\]") as error:
         read(tmp_path, b"\x00\x00\x00\x18ftypheic", "heif")

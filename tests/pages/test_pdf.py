@@ -211,10 +211,11 @@ def test_an_empty_password_is_tried_first(tmp_path):
 
 
 def test_encryption_that_pdfium_does_not_know(tmp_path):
-    """Encrypted for certificates: said so, with or without a password."""
-    for password in (None, "secret"):
-        with pytest.raises(UnsupportedEncryptionError):
-            read(tmp_path, pdfs.unknown_encryption(), password=password)
+    """For certificates, or by a newer standard with this or no password: said so, and no password is blamed."""
+    for data in (pdfs.unknown_encryption(), pdfs.newer_encryption("secret"), pdfs.newer_encryption("")):
+        for password in (None, "secret"):
+            with pytest.raises(UnsupportedEncryptionError):
+                read(tmp_path, data, password=password)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +309,8 @@ def test_long_pages_come_in_overlapping_strips(tmp_path):
     page = read(tmp_path, pdfs.long_list(400), render=Render(text_layer=True)).page
     assert page.warnings == ("strips",)
     assert len(page.strips) > 5
-    assert {strip.width for strip in page.strips} == {640}
+    assert {strip.width for strip in page.strips} == {page.width} == {640}
+    assert 0.85 < page.height / sum(strip.height for strip in page.strips) < 1  # they overlap
     assert all(strip.height <= 1920 for strip in page.strips)
     seen = [run_.text for strip in page.strips for run_ in strip.text if run_.top >= 0 and run_.bottom <= strip.height]
     assert list(dict.fromkeys(seen)) == [f"Line {n} of the list" for n in range(1, 401)]

@@ -81,9 +81,10 @@ def test_a_page_that_takes_too_long(tmp_path):
 @posix
 def test_a_worker_that_hangs_without_working(tmp_path):
     """A stopped process answers nothing: the limit holds for it too, and nobody waits for it on closing."""
+    read(tmp_path, pdfs.plain(1))  # so that opening the next one does not wait for a process to start
 
     async def work():
-        async with await open_bytes(tmp_path, pdfs.plain(3), limits=Limits(seconds=1)) as opened:
+        async with await open_bytes(tmp_path, pdfs.plain(3), limits=Limits(seconds=2)) as opened:
             workers()[0].suspend()
             return await asyncio.gather(*map(opened.page, (1, 2, 3)), return_exceptions=True)
 
@@ -192,9 +193,10 @@ def test_documents_that_fail_do_not_use_up_workers(tmp_path):
     assert len(workers()) == 1
 
 
-def test_a_second_worker_helps_when_calls_queue_up(tmp_path, monkeypatch):
-    """Calls that wait bring a second worker, never a third; every page comes once; one call at a time: one."""
-    monkeypatch.setattr(document, "PATIENCE", 0.0)
+@pytest.mark.parametrize("patience", [0, float("inf")], ids=["waiting", "many"])
+def test_a_second_worker_helps_when_calls_queue_up(tmp_path, monkeypatch, patience):
+    """Calls that wait, or are many, bring a second worker, never a third; every page comes once; one at a time: one."""
+    monkeypatch.setattr(document, "PATIENCE", patience)
 
     async def work(at_once):
         limit = asyncio.Semaphore(at_once)
@@ -214,6 +216,35 @@ def test_a_second_worker_helps_when_calls_queue_up(tmp_path, monkeypatch):
     assert run(work(40)) == (list(range(1, 41)), 2)
     client.end_idle()
     assert run(work(1)) == (list(range(1, 41)), 1)
+
+
+@pytest.mark.parametrize("threads", [0, 1])
+def test_threads_that_cannot_be_started(tmp_path, monkeypatch, threads):
+    """Where the system gives no thread the document is refused; where it gives one, that one draws every page."""
+    start = threading.Thread.start
+    started = 0
+
+    def limited(thread):
+        nonlocal started
+        if thread.name == "jina-ocr-pages":
+            started += 1
+            if started > threads:
+                raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(document, "PATIENCE", 0)
+    monkeypatch.setattr(threading.Thread, "start", limited)
+
+    async def work():
+        async with await open_bytes(tmp_path, pdfs.plain(5)) as opened:
+            return [page.number for page in await asyncio.gather(*map(opened.page, range(1, 6)))]
+
+    if threads:
+        assert run(work()) == [1, 2, 3, 4, 5]
+        assert started > 1
+    else:
+        with pytest.raises(ResourceLimitError, match="thread"):
+            run(work())
 
 
 def test_it_works_on_any_loop_and_thread(tmp_path):

@@ -29,6 +29,7 @@ from jina_ocr_loaders.errors import (
     MissingExtraError,
     ResourceLimitError,
     SourceError,
+    SourceNotFoundError,
     UnsupportedSourceError,
 )
 from jina_ocr_loaders.sources import Content, FetchLimits, Source
@@ -148,8 +149,9 @@ class TestPaths:
     def test_what_is_missing_is_named(self, tmp_path):
         """A missing file, a folder, an impossible name: a typed error each, with a stable code."""
         missing = failure(Source.of(tmp_path / "b.pdf"))
+        assert isinstance(missing, FileNotFoundError)
         assert (type(missing), missing.code, str(missing)) == (
-            SourceError,
+            SourceNotFoundError,
             "not_found",
             f"{tmp_path / 'b.pdf'}: no such file",
         )
@@ -407,7 +409,7 @@ class TestFileSystems:
             url = server.url("/none.pdf?sig=hunter2").replace("//", "//user:hunter2@")
             for source in (Source.of(url, fs=fsspec.filesystem("http")), Source.of(f"simplecache::{url}")):
                 error = failure(source)
-                assert isinstance(error, DownloadError)
+                assert isinstance(error, DownloadError | SourceNotFoundError)
                 assert "hunter2" not in "".join(traceback.format_exception(error)) + repr(
                     (source, source.id, source.path)
                 )
@@ -416,7 +418,7 @@ class TestFileSystems:
         """Not found is told apart from not readable."""
         for source in (Source.of("/none.pdf", fs=memory), Source.of("memory://none.pdf")):
             error = failure(source)
-            assert (type(error), error.code) == (DownloadError, "not_found")
+            assert (type(error), error.code) == (SourceNotFoundError, "not_found")
 
     def test_the_size_limit_holds(self, memory):
         """What comes is counted."""
