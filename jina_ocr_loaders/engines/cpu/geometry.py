@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from statistics import median
+
+FAR = 2.0  # letter heights; no space in running text is as wide
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,15 @@ class Line:
         """The piece of this line that consists of ``words``."""
         box = Box.around(word.box for word in words)
         return replace(self, text=" ".join(word.text for word in words), box=box, words=words)
+
+    def runs(self, gap: float = FAR) -> Iterator[Line]:
+        """The pieces of this line between which there are gaps wider than ``gap`` letter heights."""
+        start = 0
+        for i in range(1, len(self.words)):
+            if self.words[i].box.left - self.words[i - 1].box.right > gap * self.size:
+                yield self.part(self.words[start:i])
+                start = i
+        yield self.part(self.words[start:]) if start else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,8 @@ EDGE = 0.06  # share of the page's height; book and office margins (20 mm and mo
 FOOT = 0.08  # the same at the bottom, where margins are larger
 REACH = 0.15  # share of the page's height within which the layout model is believed about headers and footers
 SCORE = 0.5  # confidence from which it is believed
+LARGE = 1.3  # letter height in body heights from which a row is a title and no running head
+FEW, LONG = 6, 40  # rows, letters; on a page of fewer and shorter rows nothing is left out but page numbers
 APART = 5.0  # letter heights; a gap as wide as this sets the parts of a running head apart, not two columns
 
 PAGE_NUMBER = re.compile(
@@ -32,6 +34,8 @@ def without_margins(lines: Sequence[Line], regions: Sequence[Region], width: int
     lines = _without_side_notes(lines, width)
     marks = [region.box for region in regions if region.label in ("header", "footer") and region.score >= SCORE]
     rows = [_Outer(row, row.box.top, row.box.bottom) for row in rows_of(lines)]
+    if len(rows) < FEW and all(len(outer.row.text) < LONG for outer in rows):
+        return [line for outer in rows if not PAGE_NUMBER.fullmatch(outer.row.text) for line in outer.row.lines]
     rows = _strip(rows, _Page(letter_size(lines), _text_width(lines), marks, height, EDGE * height))
     rows = [_Outer(outer.row, height - outer.far, height - outer.near) for outer in reversed(rows)]
     rows = _strip(rows, _Page(letter_size(lines), _text_width(lines), marks, height, FOOT * height))
@@ -89,6 +93,8 @@ def _margin_rows(rows: list[_Outer], page: _Page) -> int:
     gap = inner[0].near - first.far if inner else float(page.height)
     if len(first.row.lines) > 8:  # a table or an axis
         return 0
+    if first.row.size > 1.5 * LARGE * page.body and not PAGE_NUMBER.fullmatch(first.row.text):
+        return 0  # whatever the layout model says of it
     if PAGE_NUMBER.fullmatch(first.row.text) and gap > 0:
         return 0 if inner and PAGE_NUMBER.fullmatch(inner[0].row.text) else 1  # numbers along an axis are none
     in_reach = first.far < REACH * page.height
@@ -110,10 +116,9 @@ def _edge_rows(rows: list[_Outer], page: _Page) -> int:
     pieces = [line for row in outer for line in row.row.lines]
     if any(piece.box.width > 0.6 * page.text_width and piece.size > 0.9 * page.body for piece in pieces):
         return 0
-    # A title that begins at the very top is larger than the text and stands alone.
-    if len(pieces) == 1 and pieces[0].size > 1.3 * page.body:
-        return 0
-    return count
+    # A title that begins at the very top is larger than the text.
+    titles = [i for i, row in enumerate(outer) if len(row.row.lines) == 1 and row.row.size > LARGE * page.body]
+    return titles[0] if titles else count
 
 
 def _covers(mark: Box, row: Box) -> bool:

@@ -40,7 +40,7 @@ def _order(items: list[T], slack: float, gutter: float) -> list[T]:
         return items
     columns = _cut(items, lambda box: (box.left + slack, box.right - slack), gutter)
     rows = _cut(items, lambda box: (box.top + slack, box.bottom - slack), 0.0)
-    if len(columns) > 1:
+    if len(columns) > 1 and not (len(rows) > 1 and all(_is_in_one(row, columns) for row in rows)):
         by_columns = [item for column in columns for item in _order(column, slack, gutter)]
         bands = _bands(rows)
         if len(bands) > 1:
@@ -54,6 +54,11 @@ def _order(items: list[T], slack: float, gutter: float) -> list[T]:
         if len(sections) > 1:
             return [item for section in sections for item in _order(section, slack, gutter)]
     return _peel(items, slack, gutter)
+
+
+def _is_in_one(row: list[T], columns: list[list[T]]) -> bool:
+    """Whether a row stands in one of the columns alone, so that they are none: nothing stands beside another thing."""
+    return any(all(item in column for item in row) for column in columns)
 
 
 def _cut(items: list[T], ends: Callable[[Box], tuple[float, float]], gap: float) -> list[list[T]]:

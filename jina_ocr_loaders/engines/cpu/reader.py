@@ -13,6 +13,7 @@ from jina_ocr_loaders.engines.cpu.geometry import Line
 from jina_ocr_loaders.engines.cpu.gutters import split_at_gutters
 from jina_ocr_loaders.engines.cpu.initials import notches
 from jina_ocr_loaders.engines.cpu.layout import LayoutModel, find_model, warn_without_model
+from jina_ocr_loaders.engines.cpu.letters import measured
 from jina_ocr_loaders.engines.cpu.orientation import quarter_turns
 from jina_ocr_loaders.engines.cpu.recognise import Recogniser
 from jina_ocr_loaders.engines.cpu.text_layer import TextLayer
@@ -76,7 +77,7 @@ class PageReader:
             pixels, quads = self._upright(pixels, quads)
             check()
             lines = self._recogniser.read(pixels, split_at_gutters(pixels, quads), check)
-        lines += self._initials(pixels, lines)
+        lines = measured(pixels, [*lines, *self._initials(pixels, lines)])
         if self._layout is None:
             warn_without_model()
         regions = self._layout.regions(pixels) if self._layout else []

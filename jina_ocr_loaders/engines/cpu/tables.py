@@ -98,13 +98,14 @@ def find_tables(lines: Sequence[Line], regions: Sequence[Region]) -> tuple[list[
         if region.label != "table" or region.score < SCORE:
             continue
         inside = [line for line in rest if _anchor(line).inside(region.box) > 0.5]
-        table, used = _table(inside, _with_header(inside, rest))
+        inside = _without_notes(inside)
+        table, used = _table(inside, _with_last_rows(_with_header(inside, rest), rest))
         if table:
             tables.append(table)
             rest = [line for line in rest if line not in used]
     for run in _runs(rest):
         table, used = _table(run, _with_header(run, rest))
-        if table and _is_dense(table):
+        if table and _is_dense(table) and not _has_prose(table):
             tables.append(table)
             rest = [line for line in rest if line not in used]
     return tables, rest
@@ -124,6 +125,18 @@ def _is_dense(table: Table) -> bool:
     rows, columns = table._size()
     filled = sum(cell.columns * cell.rows for cell in table.cells)
     return rows >= 3 and columns >= 3 and filled >= FILLED * rows * columns
+
+
+def _has_prose(table: Table) -> bool:
+    """Whether a column is running text beside something else: long lines, many of which begin within a sentence."""
+    columns: dict[int, list[str]] = {}
+    for cell in table.cells:
+        columns.setdefault(cell.column, []).append(cell.text)
+    for texts in columns.values():
+        long = [text for text in texts if len(text) > 1.5 * CELL_TEXT]
+        if len(long) >= 3 and sum(text[0].islower() for text in long) >= 0.4 * len(long):
+            return True
+    return False
 
 
 def _anchor(line: Line) -> Box:
@@ -195,16 +208,56 @@ def _with_header(core: list[Line], lines: Sequence[Line]) -> list[Line]:
     return added
 
 
+def _without_notes(core: list[Line]) -> list[Line]:
+    """Leave out what the layout model took for rows: a sentence that stands alone below the others."""
+    rows = _rows(core)
+    if len(rows) < 4 or len(rows[-1]) > 1 or len(rows[-1][0].text) <= CELL_TEXT:
+        return core
+    last, above = rows[-1][0], [line for row in rows[:-1] for line in row]
+    reached = sum(line.box.overlap_x(last.box) > 0 for line in max(rows[:-1], key=len))
+    return above if reached > 1 and last.box.left < Box.around(line.box for line in above).left + last.size else core
+
+
+def _with_last_rows(core: list[Line], lines: Sequence[Line]) -> list[Line]:
+    """Add the rows that follow at a row's distance with each piece in line with a column, such as sums."""
+    rows = _rows(core)
+    if len(rows) < 3:
+        return core
+    added = list(core)
+    columns = _columns([_anchor(piece) for line in core for piece in line.runs(WIDE)])
+    for row in _rows([line for line in lines if line not in core and line.box.top > rows[-1][0].box.center_y]):
+        last = max(line.box.center_y for line in added)
+        pitch = max(b[0].box.center_y - a[0].box.center_y for a, b in pairwise(rows))
+        pieces = [piece.box for line in row for piece in line.runs(WIDE)]
+        places = [_aligned(piece, columns, row[0].size) for piece in pieces]
+        near = min(line.box.center_y for line in row) - last < 1.2 * pitch
+        if not near or len(row) < 2 or None in places or len(set(places)) < len(places):
+            break
+        if not all(len(line.text) <= CELL_TEXT for line in row):
+            break
+        added += row
+    return added
+
+
+def _aligned(box: Box, columns: Sequence[tuple[float, float]], size: float) -> int | None:
+    """The column that a piece ends or begins with, if it reaches into no other."""
+    met = [i for i, (left, right) in enumerate(columns) if min(box.right, right) - max(box.left, left) > 0.3 * size]
+    if len(met) != 1:
+        return None
+    left, right = columns[met[0]]
+    return met[0] if min(abs(box.left - left), abs(box.right - right)) < 0.6 * size else None
+
+
 class _Grid:
     """Rows and columns of a table's lines."""
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self.size = letter_size(lines)
-        pieces = [piece for line in lines for piece in _split(line)]
+        pieces = [piece for line in lines for piece in line.runs(WIDE)]
         self._places = {id(piece): _anchor(piece) for piece in pieces}
         signs = self._place_currency(pieces)
         self.columns = _columns([self._box(piece) for piece in pieces if piece not in signs])
-        self.rows = self._join_rows(_rows(pieces))
+        self.rows = self._join_rows(self._join_lines(_rows(pieces)))
         self.header_rows = self._count_header_rows()
 
     def _box(self, piece: Line) -> Box:
@@ -239,6 +292,26 @@ class _Grid:
             nearest = min(range(len(self.columns)), key=lambda i: abs(sum(self.columns[i]) / 2 - box.center_x))
             return nearest, nearest
         return met[0], met[-1]
+
+    def _join_lines(self, rows: list[list[Line]]) -> list[list[Line]]:
+        """Put the second and further lines of cells to the first: their row begins in no first column and stands closer
+        to the one above it than rows do."""
+        first = [any(self._span(piece)[0] == 0 for piece in row) for row in rows]
+        gaps = [
+            min(piece.box.top for piece in row) - max(piece.box.bottom for piece in above)
+            for above, row in pairwise(rows)
+        ]
+        between = [gap for gap, begins in zip(gaps, first[1:], strict=True) if begins]
+        within = [gap for gap, begins in zip(gaps, first[1:], strict=True) if not begins]
+        if len(between) < 2 or not within or max(within) + 0.25 * self.size > min(between):
+            return rows
+        out = [rows[0]]
+        for row, begins in zip(rows[1:], first[1:], strict=True):
+            if begins:
+                out.append(row)
+            else:
+                out[-1] = [*out[-1], *row]
+        return out
 
     def _join_rows(self, rows: list[list[Line]]) -> list[list[Line]]:
         """Put further lines of a cell, which stand closer than rows do, to the row that they belong to."""
@@ -276,15 +349,30 @@ class _Grid:
             spans: dict[tuple[int, int], list[Line]] = {}
             for piece in row:
                 spans.setdefault(self._span(piece), []).append(piece)
-            taken = [column for first, last in spans for column in range(first, last + 1)]
             merged = _merge_spans(spans)
+            if number < self.header_rows - 1:
+                merged = self._reach_right(merged)
+            taken = {column for first, last in merged for column in range(first, last + 1)}
             heads = number < self.header_rows - 1 or (
                 number < self.header_rows and self._filled(row) < len(self.columns) / 2
             )
             for (first, last), some in merged.items():
                 if heads and len(some) == 1:
-                    first, last = self._widen(some[0], first, last, set(taken))
+                    first, last = self._widen(some[0], first, last, taken)
                 yield Cell(_cell_text(some), number, first, last - first + 1)
+
+    def _reach_right(self, heads: dict[tuple[int, int], list[Line]]) -> dict[tuple[int, int], list[Line]]:
+        """Heads that stand at the left of equally many columns each belong to all of those."""
+        starts = sorted(first for first, _ in heads if first > 0)
+        widths = {b - a for a, b in pairwise([*starts, len(self.columns)])}
+        set_left = all(
+            last == first and abs(self._box(some[0]).left - self.columns[first][0]) < 0.4 * self.size
+            for (first, last), some in heads.items()
+        )
+        if len(starts) < 2 or len(widths) > 1 or widths == {1} or not set_left:
+            return heads
+        width = widths.pop()
+        return {(first, first + width - 1 if first else last): some for (first, last), some in heads.items()}
 
     def _widen(self, piece: Line, first: int, last: int, taken: set[int]) -> tuple[int, int]:
         """A head that stands alone and in the middle over some columns belongs to all of them."""
@@ -301,19 +389,6 @@ class _Grid:
                 if abs(middle - box.center_x) < 0.75 * self.size and end - start > best[1] - best[0]:
                     best = start, end
         return best
-
-
-def _split(line: Line) -> list[Line]:
-    """Cells that were read as one line."""
-    if len(line.words) < 2:
-        return [line]
-    groups = [[line.words[0]]]
-    for word in line.words[1:]:
-        if word.box.left - groups[-1][-1].box.right > WIDE * line.size:
-            groups.append([word])
-        else:
-            groups[-1].append(word)
-    return [line.part(tuple(group)) for group in groups] if len(groups) > 1 else [line]
 
 
 def _columns(boxes: list[Box]) -> list[tuple[float, float]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from PIL import Image
 from jina_ocr_loaders.engines.cpu.geometry import Box, Line
 from jina_ocr_loaders.engines.cpu.gutters import split_at_gutters
 from jina_ocr_loaders.engines.cpu.initials import notches
+from jina_ocr_loaders.engines.cpu.letters import measured
 from jina_ocr_loaders.engines.cpu.orientation import quarter_turns
 from jina_ocr_loaders.engines.cpu.spacing import respace
 from tests.engines.cpu.drawing import draw, font, line
@@ -39,6 +41,28 @@ def test_lines_that_run_through_a_narrow_gutter_are_parted():
     assert {round(float(part[:, 0].min())) for part in parts} == {100, round(EDGE)}
 
 
+def test_a_line_that_runs_through_two_gutters_is_parted_twice():
+    """Three columns of which the first row was taken for one line."""
+    third_edge = RIGHT[0].box.right + 14
+    third = [line("and here is a third column.", third_edge, one.box.top) for one in LEFT]
+    rows = list(zip(LEFT, RIGHT, third, strict=True))
+    found = [Box.around(one.box for one in rows[0]), *(one.box for row in rows[1:] for one in row)]
+    parts = split_at_gutters(pixels(draw([one for row in rows for one in row])), quads(found))
+    assert len(parts) == 18
+
+
+def test_a_gutter_beside_a_ragged_edge_is_found():
+    """Lines of the left column end anywhere, those of the right one begin at one place."""
+    left = [
+        line(text, 100, 100 + 24 * i) for i, text in enumerate(["a frame with beads", "for counting, used", "long"] * 3)
+    ]
+    edge = max(one.box.right for one in left) + 14
+    right = [line("and the right one beside it.", edge, one.box.top) for one in left]
+    whole = Box.around([left[0].box, right[0].box])
+    found = [one.box for one in (*left[1:], *right[1:])] + [whole]
+    assert len(split_at_gutters(pixels(draw([*left, *right])), quads(found))) == len(found) + 1
+
+
 def test_a_line_over_both_columns_stays_whole():
     """A title has ink where the gutter would be."""
     title = line("A title that is set over both columns of this page here", 100, 60)
@@ -63,6 +87,40 @@ def test_the_place_of_a_missed_initial_is_known_by_its_notch():
     ]
     assert notches(lines) == [Box(100, 100, 150, 142)]
     assert notches([lines[0], Line("x", Box(100, 122, right, 142), size=20), lines[2]]) == []
+
+
+def boxed(text: str, font_size: int) -> Line:
+    """A line in a box that is too high, as detected boxes are."""
+    one = line(text, 60, 60, font_size)
+    return replace(one, box=Box(60, 60 - 0.1 * font_size, one.box.right, 60 + 1.3 * font_size), size=1.4 * font_size)
+
+
+@pytest.mark.parametrize(
+    "text", ["none", "Text", "going", "Great things", "1,085", "So ends it.\u00b9"], ids=lambda text: text.split()[0]
+)
+def test_letter_heights_are_measured(text: str):
+    """Whatever letters a line has, and however wrong its box is, one font gives one height, twice the size twice."""
+
+    def size(font_size: int) -> float:
+        return measured(pixels(draw([line(text, 60, 60, font_size)])), [boxed(text, font_size)])[0].size
+
+    top, bottom = (font(40).getbbox("Qgjl")[i] for i in (1, 3))
+    whole = 1.25 * (bottom - top)
+    assert size(40) == pytest.approx(whole, rel=0.15)
+    assert size(80) == pytest.approx(2 * whole, rel=0.15)
+
+
+def test_heights_that_cannot_be_are_not_believed():
+    """A rule under the letters is no part of them; white paper and slanted lines keep their boxes' height."""
+    plain = boxed("Great things", 40)
+    image = np.array(draw([line("Great things", 60, 60, 40)]))
+    before = measured(image, [plain])[0].size
+    assert before < plain.size
+    image[108:110, 40:600] = 0
+    assert measured(image, [plain])[0].size == pytest.approx(before, rel=0.05)
+    nowhere = replace(plain, box=Box(60, 600, 300, 656))
+    slanted = replace(plain, angle=45.0)
+    assert measured(image, [nowhere, slanted]) == [nowhere, slanted]
 
 
 def crop(text: str, size: int = 40) -> tuple[NDArray[np.uint8], list[float]]:

@@ -47,6 +47,13 @@ def test_columns_with_paragraphs_at_the_same_height_stay_columns():
     )
 
 
+def test_blocks_of_which_none_stands_beside_another_are_read_from_top_to_bottom():
+    """As in a letter: the sender at the right, below it the address at the left."""
+    assert order(("address", 100, 200, 400, 280), ("sender", 700, 100, 900, 180), ("date", 700, 300, 900, 330)) == (
+        "sender address date"
+    )
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [

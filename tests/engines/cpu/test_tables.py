@@ -62,6 +62,61 @@ def test_the_second_line_of_a_cell_stays_in_it():
     assert "| Plums (dried) | 44 | 52 | 48 |" in tables[0].markdown
 
 
+def test_cells_of_several_lines_are_one_row():
+    """In a table of text most cells go on below: rows are where the first column begins a new one."""
+    places = (100, 250, 500)
+    rows = [
+        ("Method", "Advantages", "Drawbacks"),
+        ("Sonar", "Works in muddy water", "Needs calm weather and"),
+        ("", "and at any depth.", "a careful hand."),
+        ("Divers", "See every crack.", "Danger in strong"),
+        ("", "", "currents."),
+        ("Weir", "All is dry.", "Rare."),
+    ]
+    tops = (200, 240, 262, 302, 324, 364)
+    lines = [
+        line(text, left, top)
+        for row, top in zip(rows, tops, strict=True)
+        for text, left in zip(row, places, strict=True)
+        if text
+    ]
+    tables, _ = find_tables(lines, [Region("table", Box(90, 190, 900, 400), 0.9)])
+    assert tables[0].markdown.splitlines()[2:] == [
+        "| Sonar | Works in muddy water and at any depth. | Needs calm weather and a careful hand. |",
+        "| Divers | See every crack. | Danger in strong currents. |",
+        "| Weir | All is dry. | Rare. |",
+    ]
+
+
+def test_sums_below_are_rows_and_a_sentence_below_is_none():
+    """The layout model's region ends early or late; what is in line with the columns belongs to them."""
+    total = [line("Total", COLUMNS[0], 320), line("244", COLUMNS[1], 320), line("279", COLUMNS[3], 320)]
+    source = line("Source: a survey of all markets, made in December.", COLUMNS[0], 350)
+    lines = [*grid((HEADS, *ROWS)), *total, source]
+    early, rest = find_tables(lines, [Region("table", Box(90, 190, 900, 310), 0.9)])
+    assert early[0].markdown.splitlines()[-1] == "| Total | 244 |  | 279 |"
+    assert rest == [source]
+    late, rest = find_tables(lines, [Region("table", Box(90, 190, 900, 380), 0.9)])
+    assert late[0].markdown == early[0].markdown
+    assert rest == [source]
+
+
+def test_heads_at_the_left_of_the_columns_that_they_belong_to_span_them():
+    """Two heads over two columns each, set flush left, as most spreadsheets do."""
+    heads = [line("2023", COLUMNS[0] + 200, 170), line("2024", COLUMNS[2], 170)]
+    places = (100.0, COLUMNS[0] + 200, 450.0, COLUMNS[2], 750.0)
+    body = (
+        ("Site", "Junior", "Senior", "Junior", "Senior"),
+        ("Porto", "12", "4", "15", "5"),
+        ("Lund", "30", "11", "28", "12"),
+    )
+    lines = [
+        line(text, left, 200 + 30 * i) for i, row in enumerate(body) for text, left in zip(row, places, strict=True)
+    ]
+    tables, _ = find_tables([*heads, *lines], [Region("table", Box(90, 160, 900, 290), 0.9)])
+    assert '<tr><th></th><th colspan="2">2023</th><th colspan="2">2024</th></tr>' in tables[0].markdown
+
+
 def test_currency_signs_go_with_their_numbers():
     """A sign that stands at the left of a column, far from the number, makes no column of its own."""
     lines = grid((HEADS, *ROWS), pitch=30)
@@ -98,6 +153,20 @@ def test_columns_of_prose_are_no_table():
     tables, rest = find_tables(lines, [])
     assert not tables
     assert len(rest) == len(lines)
+
+
+def test_prose_beside_two_columns_of_facts_is_no_table():
+    """As in an encyclopedia: the text's lines stand at the heights of the facts beside it."""
+    text = "He was the younger son of the king, and his reign was a lull between raids, of which little is known. " * 3
+    prose = paragraph(text, 100, 200, 480)
+    facts = [
+        one
+        for i, row in enumerate(prose)
+        for one in (line(f"Key {i}", 640, row.box.top), line(f"Value {i}", 760, row.box.top))
+    ]
+    tables, rest = find_tables([*prose, *facts], [])
+    assert not tables
+    assert len(rest) == 3 * len(prose)
 
 
 def test_text_around_a_table_stays_outside():
