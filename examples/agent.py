@@ -3,7 +3,8 @@
     python examples/agent.py                       a rehearsal without a model: it reads sample.pdf by script
     python examples/agent.py openai:gpt-5-mini     a real one (pip install langchain-openai)
 
-The agent may open public web addresses and, because the policy says so, the files of this folder: nothing else.
+Needs pip install langchain. The agent may open public web addresses and, because the policy says so, the files of this
+folder: nothing else.
 """
 
 import sys

@@ -41,6 +41,8 @@ async def main(folder: Path, files: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 3:
+        sys.exit(__doc__)
     output = Path(sys.argv[1])
     output.mkdir(parents=True, exist_ok=True)
     sys.exit(asyncio.run(main(output, sys.argv[2:])))

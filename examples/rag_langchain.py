@@ -1,6 +1,6 @@
 """Search in a PDF with LangChain: pages are read by OCR, embedded into a vector store in memory, found by meaning.
 
-    python examples/rag_langchain.py "Why are there birds on the tidal flats?"
+    python examples/rag_langchain.py ["Why are there birds on the tidal flats?"]
 
 Runs offline (embedding.py says what to install). ``index`` remembers what is stored: run on the same file again, it
 would embed only the pages that have changed.
@@ -41,4 +41,4 @@ def main(questions: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:] or ["Why are there birds on the tidal flats?"])

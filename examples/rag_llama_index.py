@@ -1,6 +1,6 @@
 """Search in a PDF with LlamaIndex: pages are read by OCR, cut by heading, embedded, and found again by meaning.
 
-    python examples/rag_llama_index.py "Why are there birds on the tidal flats?"
+    python examples/rag_llama_index.py ["Why are there birds on the tidal flats?"]
 
 Runs offline (embedding.py says what to install). For answers in sentences give a model of yours to
 ``index.as_query_engine(llm=...)``.
@@ -43,4 +43,4 @@ def main(questions: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(sys.argv[1:] or ["Why are there birds on the tidal flats?"])

@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import httpx
 
@@ -14,6 +15,8 @@ from jina_ocr_loaders.sources import Source
 from jina_ocr_loaders.sources.addresses import literal_address, why_not_public
 from jina_ocr_loaders.sources.origins import FileSystemURL, LocalFile, WebAddress
 from jina_ocr_loaders.urls import scheme_of
+
+MAX_CHARS = 8_000  # of a source; signed links have some 2,000, and what a model is told repeats it
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class AccessPolicy:
         Raises:
             ForbiddenURLError: it may not; the message begins with "not allowed".
         """
+        if len(source) > MAX_CHARS:
+            raise ForbiddenURLError(f"not allowed: a source of more than {MAX_CHARS:,} characters")
         asked = Source.of(source)
         origin = asked.origin
         if isinstance(origin, WebAddress):
@@ -51,8 +56,8 @@ class AccessPolicy:
                 raise ForbiddenURLError(f"not allowed: {scheme} URLs may not be opened here", source=asked.name)
             return asked
         assert isinstance(origin, LocalFile)  # text makes no other
-        # The file itself is opened, not the link that led to it, which may change meanwhile.
-        return Source(asked.name, LocalFile(str(self._under_a_root(origin.path, asked.name))), asked.id)
+        root, file = self._under_a_root(origin.path, asked.name)
+        return Source.of((_FilesBelow(root), file.relative_to(root)), source_id=asked.id, name=asked.name)
 
     def _check_host(self, url: str, name: str) -> None:
         try:
@@ -66,15 +71,15 @@ class AccessPolicy:
         if what and not self.allow_private_networks:
             raise ForbiddenURLError(f"not allowed: this is {what}", source=name)
 
-    def _under_a_root(self, path: str, name: str) -> Path:
+    def _under_a_root(self, path: str, name: str) -> tuple[Path, Path]:
         found = list(self._candidates(path))
         if not found:
             where = "outside the allowed folders" if self.allowed_roots else "no local files may be opened"
             raise ForbiddenURLError(f"not allowed: {where}", source=name)
-        return next((file for file in found if os.path.exists(file)), found[0])
+        return next(((root, file) for root, file in found if os.path.exists(file)), found[0])
 
-    def _candidates(self, path: str) -> Iterator[Path]:
-        """Where a path may lead, links followed, within the roots."""
+    def _candidates(self, path: str) -> Iterator[tuple[Path, Path]]:
+        """The roots, and where in them a path may lead, links followed in both."""
         for root in map(Path, self.allowed_roots):
             if Path(path).drive not in ("", root.drive):
                 continue  # resolving a path of another machine (\\host\share) would already log in to it
@@ -83,4 +88,25 @@ class AccessPolicy:
             except (OSError, ValueError, RuntimeError):  # no such path can be: null characters, links in a circle
                 continue
             if file.is_relative_to(real_root):
-                yield file
+                yield real_root, file
+
+
+@dataclass(frozen=True)
+class _FilesBelow:
+    """A file system that ends at a folder and follows no link: one may have taken the place of what was checked."""
+
+    root: Path
+
+    def open(self, path: str, mode: str = "rb") -> IO[bytes]:
+        """Open a file by its path from the root."""
+        if os.open not in os.supports_dir_fd:  # Windows, where making a link takes a privilege
+            return (self.root / path).open("rb")
+        *folders, name = Path(path).parts or (".",)
+        at = os.open(self.root, os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            for folder in folders:
+                outer, at = at, os.open(folder, os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+                os.close(outer)
+            return open(name, "rb", opener=lambda file, flags: os.open(file, flags | os.O_NOFOLLOW, dir_fd=at))
+        finally:
+            os.close(at)

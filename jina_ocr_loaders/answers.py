@@ -31,15 +31,20 @@ class Answer:
     next_pages: str | None
 
     @classmethod
-    def of(cls, document: OpenDocument, pages: Sequence[PageResult], *, left: Sequence[int], max_chars: int) -> Answer:
+    def of(
+        cls, document: OpenDocument, pages: Sequence[PageResult], *, left: Sequence[int], start: int, max_chars: int
+    ) -> Answer:
         """The answer that these pages make.
 
         Parameters:
             left: page numbers that were asked for and are not among them.
-            max_chars: characters of a page at most.
+            start: characters of the first page that an earlier answer has shown.
+            max_chars: characters of it to show, the rest is for the next; the other pages are shown whole.
         """
         count = document.page_count
-        body = "\n\n".join(f"[page {page.number} of {count}]\n{_text_of(page, max_chars)}" for page in pages)
+        (first, *others), end = pages, start + max_chars
+        parts = [_part(first, count, start, end), *(_part(page, count) for page in others)]
+        body = "\n\n".join(parts)
         # A document cannot hold the hash of itself, so it cannot feign its own end.
         mark = hashlib.sha256(body.encode(errors="surrogatepass")).hexdigest()[:12]
         shown = ranges([page.number for page in pages])
@@ -51,7 +56,8 @@ class Answer:
         for status, said in _FLAWS.items():
             if flawed := [page.number for page in pages if page.status is status]:
                 lines.append(f"{said}: {ranges(flawed)}.")
-        following = ranges(left, count) if left else None
+        more = [f"{first.number}@{end}"] if len(first.markdown) > end else []
+        following = ",".join(more + ([ranges(left, count)] if left else [])) or None
         if following:
             lines.append(f"There is more: continue with pages={following}")
         return cls("\n".join(lines), document.result(pages), following)
@@ -70,9 +76,9 @@ def ranges(numbers: Sequence[int], count: int | None = None) -> str:
     )
 
 
-def _text_of(page: PageResult, max_chars: int) -> str:
-    if page.error:
-        return f"(not read: {page.error.code})"
-    if len(page.markdown) > max_chars:
-        return page.markdown[:max_chars] + f"\n(cut here: the page has {len(page.markdown):,} characters)"
-    return page.markdown or "(blank)"
+def _part(page: PageResult, count: int, start: int = 0, end: int | None = None) -> str:
+    text, size = page.markdown[start:end], len(page.markdown)
+    which = f", characters {start + 1:,} to {start + len(text):,} of {size:,}" if len(text) < size else ""
+    return f"[page {page.number} of {count}{which}]\n" + (
+        f"(not read: {page.error.code})" if page.error else text or "(blank)"
+    )

@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import signal
 from collections import OrderedDict
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AnyHttpUrl, Field
@@ -31,6 +33,7 @@ except ImportError as error:
     raise MissingExtraError(f'the MCP server needs pip install "jina-ocr-loaders[mcp]" ({error})') from error
 
 KEPT_RESULTS = 32  # the latest answers that stay readable as resources
+GRACE = 2  # seconds for what runs when the HTTP server is stopped; without a bound it waits for every client to leave
 
 T = TypeVar("T")
 Source = Annotated[str, Field(description=SOURCE)]
@@ -67,9 +70,17 @@ def run_server(
     tool = tool or DocumentTool()
     try:
         if transport == "stdio":
+            # A thread waits for standard input and cannot be woken: with Python's own handler Ctrl-C would wait, too.
+            with suppress(ValueError):  # not in the main thread
+                signal.signal(signal.SIGINT, signal.SIG_DFL)
             build_server(tool).run("stdio")
             return
-        build_server(tool, token=token_for(host, token)).run("streamable-http", host=host, port=port)
+        import uvicorn  # mcp brings it; standard input and output do without
+
+        app = build_server(tool, token=token_for(host, token)).streamable_http_app(host=host)
+        config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=GRACE)
+        with suppress(KeyboardInterrupt):  # Ctrl-C is how it is stopped
+            uvicorn.Server(config).run()
     finally:
         tool.ocr.close()
 

@@ -10,19 +10,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Unpack
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from jina_ocr_loaders import bridge
 from jina_ocr_loaders.access import AccessPolicy
 from jina_ocr_loaders.answers import Answer
 from jina_ocr_loaders.documents import LazyOCR
 from jina_ocr_loaders.errors import JinaOCRError
-from jina_ocr_loaders.estimate import Estimate
+from jina_ocr_loaders.estimate import CHARACTERS_PER_TOKEN, OUTPUT_TOKENS, Estimate
+from jina_ocr_loaders.ocr import OpenDocument
 from jina_ocr_loaders.results import PageResult
 from jina_ocr_loaders.settings import OCROptions, OCRSettings
 
@@ -36,7 +38,10 @@ PAGES = 'Which pages, counted from 1: "3", "1-5,8", "6-" (to the end), "-1" (the
 
 PAGES_PER_ANSWER = 20
 CHARS_PER_ANSWER = 40_000  # some 10,000 tokens
+CHARS_PER_PAGE = OUTPUT_TOKENS * CHARACTERS_PER_TOKEN  # until some pages of the document are known
 MAX_BYTES = 100 << 20  # of a document that a model chose
+
+_FROM_CHARACTER = re.compile(r"(\d{1,9})@(\d{1,9})(,.*)?")  # "3@40000,4-": of page 3 what follows 40,000 characters
 
 OnProgress = Callable[[PageResult, int], Awaitable[None]]
 """Told each page that was read and how many will be."""
@@ -59,6 +64,19 @@ class ReadArguments(BaseModel):
             return None
         return pages
 
+    def selection(self) -> tuple[str | None, int]:
+        """The pages, and how many characters of the first an earlier answer has shown."""
+        match = _FROM_CHARACTER.fullmatch(self.pages or "")
+        return (match[1] + (match[3] or ""), int(match[2])) if match else (self.pages, 0)
+
+
+class ToolOptions(OCROptions, total=False):
+    """The keyword arguments of ``DocumentTool``, and of the tools that are made of it."""
+
+    policy: AccessPolicy | None
+    pages_per_answer: int
+    chars_per_answer: int
+
 
 class DocumentTool:
     """Reads documents for an agent.
@@ -68,8 +86,11 @@ class DocumentTool:
         policy: what may be opened: public web addresses, and nothing else unless it says so.
         pages_per_answer: how many pages are read at a call.
         chars_per_answer: characters of text in one answer; what goes beyond is for the next call.
-        options: those of ``JinaOCR``; ``max_bytes`` is 100 MiB here unless given, ``max_pages`` and ``max_cost`` cap
-            what a call may ask for.
+        options: those of ``JinaOCR``; ``max_bytes`` is 100 MiB here unless given. ``max_pages`` and ``max_cost`` are
+            for the pages of one call: more pages than that come in parts, a call that costs more is refused.
+
+    Raises:
+        ValueError: an option has an unknown name or a wrong value.
     """
 
     name = NAME
@@ -84,16 +105,19 @@ class DocumentTool:
         chars_per_answer: int = CHARS_PER_ANSWER,
         **options: Unpack[OCROptions],
     ) -> None:
+        if pages_per_answer < 1 or chars_per_answer < 1:
+            raise ValueError("pages_per_answer and chars_per_answer are 1 or more")
         self.policy = policy or AccessPolicy()
-        self.pages_per_answer = pages_per_answer
-        self.chars_per_answer = chars_per_answer
         # An address that is handed on would be fetched by the server, which may stand where the model must not look.
         forced = {
             "on_error": "mark",
             "pass_urls": False,
             "allow_private_networks": self.policy.allow_private_networks,
         }
-        self.ocr = LazyOCR(OCRSettings.model_validate({"max_bytes": MAX_BYTES, **options, "engine": engine, **forced}))
+        settings = OCRSettings.model_validate({"max_bytes": MAX_BYTES, **options, "engine": engine, **forced})
+        self.pages_per_answer = min(pages_per_answer, settings.max_pages or pages_per_answer)
+        self.chars_per_answer = chars_per_answer
+        self.ocr = LazyOCR(settings)
 
     @property
     def schema(self) -> dict[str, Any]:
@@ -117,9 +141,10 @@ class DocumentTool:
         """``call`` for async code."""
         try:
             given = ReadArguments.model_validate(json.loads(arguments) if isinstance(arguments, str) else arguments)
-            return (await self.aread(given.source, given.pages)).text
-        except (ValidationError, json.JSONDecodeError) as error:
+        except (ValueError, RecursionError) as error:  # no JSON, numbers without end, lists in lists without end
             return f"Error: these are not arguments of {self.name}: {error}"
+        try:
+            return (await self.aread(given.source, given.pages)).text
         except JinaOCRError as error:
             return f"Error: {error}"
 
@@ -135,22 +160,38 @@ class DocumentTool:
     async def aread(self, source: str, pages: str | None = None, *, on_progress: OnProgress | None = None) -> Answer:
         """``read`` for async code."""
         given = ReadArguments(source=source, pages=pages)
-        async with self.ocr().aopen(self.policy.check(given.source), given.pages) as document:
-            asked = document.numbers
-            document = replace(document, numbers=asked[: self.pages_per_answer])
-            kept: list[PageResult] = []
-            size = 0
-            async with aclosing(aiter(document)) as results:
+        selection, start = given.selection()
+        checked, ocr = self.policy.check(given.source), self.ocr()
+        async with ocr.document_slot, ocr.aopen(checked, selection) as document:
+            window = replace(document, numbers=document.numbers[: self.pages_per_answer])
+            await window.check_allowed()
+            kept = await self._read(window, start, on_progress)
+            left = document.numbers[len(kept) :]
+            return Answer.of(document, kept, left=left, start=start, max_chars=self.chars_per_answer)
+
+    async def _read(self, window: OpenDocument, start: int, on_progress: OnProgress | None) -> Sequence[PageResult]:
+        """The pages that fit into one answer: the first, whatever its size, and those that follow."""
+        kept: list[PageResult] = []
+        size = 0
+        while left := window.numbers[len(kept) :]:
+            # Only as many at once as will fit, as far as can be told: what does not is paid and thrown away.
+            expected = size / len(kept) if size else CHARS_PER_PAGE
+            room = max(int((self.chars_per_answer - size) / expected), 0 if kept else 1)
+            if not room:
+                break
+            async with aclosing(aiter(replace(window, numbers=left[:room]))) as results:
                 async for page in results:
-                    size += len(page.markdown)
+                    size += len(page.markdown) if kept else max(0, len(page.markdown) - start)
                     if kept and size > self.chars_per_answer:
-                        break  # what is in flight is cancelled
+                        return kept
                     kept.append(page)
                     if on_progress:
-                        await on_progress(page, len(document.numbers))
-            return Answer.of(document, kept, left=asked[len(kept) :], max_chars=self.chars_per_answer)
+                        await on_progress(page, len(window.numbers))
+        return kept
 
     async def aestimate(self, source: str, pages: str | None = None) -> Estimate:
         """What reading these pages would cost. Spends nothing; errors as for ``read``."""
         given = ReadArguments(source=source, pages=pages)
-        return await self.ocr().aestimate(self.policy.check(given.source), given.pages)
+        checked, ocr = self.policy.check(given.source), self.ocr()
+        async with ocr.document_slot:
+            return await ocr.aestimate(checked, given.selection()[0])

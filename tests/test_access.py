@@ -13,6 +13,7 @@ from jina_ocr_loaders.errors import ForbiddenURLError, JinaOCRError, SourceError
 from jina_ocr_loaders.sources import Source
 
 PDF = b"%PDF-1.7\n"
+SECRET = PDF + b"secret"
 
 
 @pytest.fixture
@@ -23,8 +24,8 @@ def root(tmp_path):
     (root / "a.pdf").write_bytes(PDF)
     (root / "dir" / "b.pdf").write_bytes(PDF)
     (tmp_path / "root-secret").mkdir()
-    (tmp_path / "root-secret" / "s.pdf").write_bytes(PDF)
-    (tmp_path / "s.pdf").write_bytes(PDF)
+    (tmp_path / "root-secret" / "s.pdf").write_bytes(SECRET)
+    (tmp_path / "s.pdf").write_bytes(SECRET)
     return root
 
 
@@ -160,9 +161,26 @@ class TestFiles:
         source = policy.check("in.pdf")
         (root / "in.pdf").unlink()
         (root / "in.pdf").symlink_to(root.parent / "s.pdf")
-        assert source.path == str(root / "a.pdf")
+        assert opened(source) == PDF
         with pytest.raises(JinaOCRError):
             opened(policy.check("circle"))
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="links need privileges on Windows")
+    @pytest.mark.parametrize("swapped", ["dir/b.pdf", "dir"])
+    def test_a_link_that_takes_the_place_of_what_was_checked_is_not_followed(self, root, swapped):
+        """Whoever can write in the root gains nothing by swapping a file, or a folder on the way, before it opens."""
+        (root.parent / "b.pdf").write_bytes(SECRET)
+        source = AccessPolicy(allowed_roots=[root]).check("dir/b.pdf")
+        (root / swapped).rename(root / "aside")
+        (root / swapped).symlink_to(root.parent / "b.pdf" if swapped == "dir/b.pdf" else root.parent)
+        with pytest.raises(SourceError, match="cannot be read"):
+            opened(source)
+
+    def test_a_folder_is_no_document(self, root):
+        """Neither the root itself nor one in it."""
+        for path in (".", "dir", str(root)):
+            with pytest.raises(SourceError, match="cannot be read"):
+                opened(AccessPolicy(allowed_roots=[root]).check(path))
 
     @pytest.mark.skipif(sys.platform == "win32", reason="links need privileges on Windows")
     def test_a_root_may_be_a_link(self, root):
@@ -171,6 +189,11 @@ class TestFiles:
         policy = AccessPolicy(allowed_roots=[root.parent / "link"])
         assert opened(policy.check("a.pdf")) == PDF
         assert opened(policy.check(str(root / "a.pdf"))) == PDF
+
+    def test_what_is_endless_is_refused_in_a_few_words(self, root):
+        """The model that gave it does not get it back."""
+        for source in ("x" * 100_000, "https://example.com/" + "x" * 100_000):
+            assert len(refused(AccessPolicy(allowed_roots=[root]), source)) < 100
 
     def test_impossible_paths_are_refused(self, root):
         """Null characters and names that are too long are no way out, and raise nothing foreign."""

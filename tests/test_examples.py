@@ -39,6 +39,23 @@ def test_search_finds_the_page(run, name):
     assert "12,902" in done.stdout
 
 
+def test_search_without_a_question(run):
+    """It asks one of its own rather than showing nothing."""
+    done = run("rag_langchain.py")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("--- page 1")
+
+
+def test_the_batch_without_files_says_how(run, tmp_path):
+    """Its own words instead of a traceback; nothing is made."""
+    for arguments in ([], [tmp_path / "out"]):
+        done = run("batch.py", *arguments)
+        assert done.returncode == 1
+        assert "OUTPUT_FOLDER FILE..." in done.stderr
+        assert "Traceback" not in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_agent_reads_and_is_refused(run):
     """The rehearsal reads the sample's first page, and is told that it may not read more."""
     done = run("agent.py")

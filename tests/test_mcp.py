@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 
 import anyio
 import httpx
@@ -19,7 +20,8 @@ from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ResourceLink
 
-from jina_ocr_loaders.mcp import KEPT_RESULTS, build_server
+from jina_ocr_loaders import mcp as our_mcp
+from jina_ocr_loaders.mcp import build_server
 from jina_ocr_loaders.mcp_token import token_for
 from jina_ocr_loaders.tools import DocumentTool
 from tests.data.marked_documents import marked_document
@@ -28,6 +30,9 @@ from tests.servers.hosted import HostedServer, marked_pdf, page_text
 from tests.servers.never import Never
 
 TOKEN = "let-me-in"
+CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": CLIENT}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
 PROGRAM = """
 import sys
 from jina_ocr_loaders.access import AccessPolicy
@@ -71,26 +76,39 @@ def folder(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def http_address(shared_server, folder):
-    """The MCP server over HTTP, running; its address."""
+@contextmanager
+def http_server(base_url, folder):
+    """The MCP server over HTTP, running; its process and address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, shared_server.base_url, str(folder), "http", str(port)],
+        [sys.executable, "-c", PROGRAM, base_url, str(folder), "http", str(port)],
         env=os.environ | {"JINA_OCR_MCP_TOKEN": TOKEN},
     )
     try:
-        for _ in range(600):  # until it listens
+        for _ in range(3000):  # until it listens
             with socket.socket() as attempt:
                 if attempt.connect_ex(("127.0.0.1", port)) == 0:
                     break
             assert process.poll() is None, "the server ended"
             time.sleep(0.1)
-        yield f"http://127.0.0.1:{port}/mcp"
+        yield process, f"http://127.0.0.1:{port}/mcp"
     finally:
-        process.terminate()
+        process.kill()
         process.wait(30)
+
+
+@pytest.fixture(scope="module")
+def http_address(shared_server, folder):
+    """The MCP server over HTTP that the tests share; its address."""
+    with http_server(shared_server.base_url, folder) as (_, address):
+        yield address
+
+
+def http_client(address, **options):
+    """A client of the package, with the token."""
+    http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=240)
+    return Client(streamable_http_client(address, http_client=http), **options)
 
 
 @pytest.fixture(params=["stdio", "http"])
@@ -103,15 +121,11 @@ def connect(request, api, folder):
     @asynccontextmanager
     async def connect(**options):
         if request.param == "stdio":
-            async with Client(
-                StdioServerParameters(command=sys.executable, args=arguments, cwd=os.getcwd()), **options
-            ) as client:
-                yield client
-            return
-        async with (
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as http,
-            Client(streamable_http_client(address, http_client=http), **options) as client,
-        ):
+            server = StdioServerParameters(command=sys.executable, args=arguments, cwd=os.getcwd())
+            client = Client(server, **options)
+        else:
+            client = http_client(address, **options)
+        async with client:
             yield client
 
     return connect
@@ -169,19 +183,77 @@ async def test_cancelling_stops_the_work(connect, api, folder):
     """A client that gives up ends the request for the page, and the server goes on working."""
     api.script_page(1, never := Never())
     async with connect() as client:
-        with anyio.move_on_after(60) as scope:
+        with anyio.move_on_after(240) as scope:
             async with anyio.create_task_group() as group:
 
                 async def cancel():
-                    await anyio.to_thread.run_sync(never.asked.wait, 30)
+                    await anyio.to_thread.run_sync(never.asked.wait, 120)
                     scope.cancel()
 
                 group.start_soon(cancel)
                 await client.call_tool("read_document", {"source": str(folder / "five.pdf"), "pages": "1"})
         assert scope.cancelled_caught
-        assert await anyio.to_thread.run_sync(never.left.wait, 30)
+        assert await anyio.to_thread.run_sync(never.left.wait, 120)
         result = await client.call_tool("read_document", {"source": str(folder / "five.pdf"), "pages": "2"})
         assert page_text(2) in result.content[0].text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_server_that_is_stopped_ends(api, folder, number):
+    """Though a client is there and waits for a page: the request for the page ends, and so does the process."""
+    api.script_page(1, never := Never())
+    with http_server(api.base_url, folder) as (process, address):
+        async with http_client(address) as client, anyio.create_task_group() as group:
+
+            async def stop():
+                await anyio.to_thread.run_sync(never.asked.wait, 120)
+                process.send_signal(number)
+
+            group.start_soon(stop)
+            with pytest.raises(MCPError):
+                await client.call_tool("read_document", {"source": "five.pdf", "pages": "1"})
+        assert await anyio.to_thread.run_sync(never.left.wait, 120)
+        assert await anyio.to_thread.run_sync(process.wait, 120) == (0 if number == signal.SIGINT else -number)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+def test_ctrl_c_ends_the_server_over_stdio(api, folder):
+    """At once, though standard input stays open and nothing comes."""
+    command = [sys.executable, "-c", PROGRAM, api.base_url, str(folder), "stdio", "0"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    try:
+        process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
+        process.stdin.flush()
+        assert b"serverInfo" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(120) == -signal.SIGINT
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_client_that_leaves_ends_the_server_over_stdio(api, folder):
+    """It leaves in the middle of a page: the request ends, and the process that it started."""
+    api.script_page(1, never := Never())
+    command = [sys.executable, "-c", PROGRAM, api.base_url, str(folder), "stdio", "0"]
+    call = {"name": "read_document", "arguments": {"source": "five.pdf", "pages": "1"}}
+    messages = [
+        INITIALIZE,
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call},
+    ]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        process.stdin.write("".join(json.dumps(message) + "\n" for message in messages).encode())
+        process.stdin.flush()
+        assert never.asked.wait(120)
+        process.stdin.close()
+        assert never.left.wait(120)
+        assert process.wait(120) == 0
+    finally:
+        process.kill()
+        process.wait()
 
 
 async def test_an_estimate_spends_nothing(connect, api, folder):
@@ -201,15 +273,22 @@ async def test_an_estimate_spends_nothing(connect, api, folder):
 def test_http_asks_for_the_token(http_address, headers):
     """Without the right bearer token: 401, whatever is asked."""
     message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-    answer = httpx.post(http_address, json=message, headers={"Accept": "application/json, text/event-stream"} | headers)
+    answer = httpx.post(http_address, json=message, headers=ACCEPT | headers, timeout=120)
     assert answer.status_code == 401
     assert "bearer" in answer.headers["www-authenticate"].lower()
 
 
 def test_http_refuses_other_hosts(http_address):
     """A page in a browser cannot reach the server through a name of its own (DNS rebinding), token or not."""
-    headers = {"Authorization": f"Bearer {TOKEN}", "Host": "evil.example", "Accept": "application/json"}
-    assert httpx.post(http_address, json={}, headers=headers).status_code == 421
+    headers = ACCEPT | {"Authorization": f"Bearer {TOKEN}", "Host": "evil.example"}
+    assert httpx.post(http_address, json={}, headers=headers, timeout=120).status_code == 421
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://127.0.0.1.evil.example"])
+def test_http_refuses_foreign_pages(http_address, origin):
+    """Nor can it by the server's own name: the browser says where the page comes from."""
+    headers = ACCEPT | {"Authorization": f"Bearer {TOKEN}", "Origin": origin}
+    assert httpx.post(http_address, json={}, headers=headers, timeout=120).status_code == 403
 
 
 def test_http_listens_on_loopback_only(http_address):
@@ -238,19 +317,20 @@ def test_the_token_to_ask_for(monkeypatch, capsys, caplog):
     assert "asks for no token" in caplog.text
 
 
-async def test_the_latest_results_are_kept(api, tmp_path):
+async def test_the_latest_results_are_kept(api, tmp_path, monkeypatch):
     """The list of resources is bounded: the oldest result goes, the newest stays."""
     from jina_ocr_loaders.access import AccessPolicy
 
-    (tmp_path / "many.pdf").write_bytes(marked_pdf(KEPT_RESULTS + 2))
+    monkeypatch.setattr(our_mcp, "KEPT_RESULTS", 3)
+    (tmp_path / "many.pdf").write_bytes(marked_pdf(5))
     policy = AccessPolicy(allowed_roots=[tmp_path])
     server = build_server(DocumentTool("hosted", base_url=api.base_url, api_key="key", policy=policy))
     async with Client(server) as client:
         links = []
-        for n in range(1, KEPT_RESULTS + 3):
+        for n in range(1, 6):
             result = await client.call_tool("read_document", {"source": "many.pdf", "pages": n})
             links.append(result.content[1].uri)
-        assert len((await client.list_resources()).resources) == 2 * KEPT_RESULTS
+        assert len((await client.list_resources()).resources) == 2 * 3
         with pytest.raises(MCPError, match="read the document again"):
             await client.read_resource(links[1])
         assert (await client.read_resource(links[2])).contents[0].text == page_text(3)

@@ -10,17 +10,19 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from jina_ocr_loaders.engines import endpoint
-from jina_ocr_loaders.engines.base import OCRRequest, Transcription
+from jina_ocr_loaders.engines.base import OCRRequest, Retry, Transcription
 from jina_ocr_loaders.engines.http_client import PerLoop, make_client
 from jina_ocr_loaders.engines.http_errors import connection_error, refusal, retry_after
 from jina_ocr_loaders.errors import (
@@ -54,6 +56,7 @@ CONNECT_TIMEOUT = 10.0  # seconds
 MAX_PROBED = 100  # pages that ``probe`` reads at most where max_pages is not set
 LOOKS_PAST_END = 2  # pages in a row that are refused, or read like the first: a single one may be what it seems
 PROBES_KEPT = 16  # documents whose probed pages wait to be asked for
+PROBE_AGE = 3600.0  # seconds that they wait
 
 _LOCKED = 40903  # Reader's own status beside 409: not the budget, somebody else works on the same
 _PLAIN_HEAD = re.compile(
@@ -98,6 +101,11 @@ class _Probe:
 
     answers: list[Transcription | None] = field(default_factory=list)  # None: refused, or given out
     count: int | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def usable(self) -> bool:
+        """Whether to go on with it: it has not found the end yet, or holds pages that nobody has asked for."""
+        return (self.count is None or any(self.answers)) and time.monotonic() - self.started < PROBE_AGE
 
     def past_end(self) -> bool:
         """Whether the last two answers say that there is no such page: both refused, or both the first page again."""
@@ -142,6 +150,7 @@ class ReaderEngine:
     max_concurrency: int | None = None
     prices: tuple[float, float] | None = None  # depends on the account
     tokens_per_page = TOKENS_PER_PAGE
+    head_start = 1.0  # seconds that the first request is alone: a wrong key costs one request, not one a page
 
     def __init__(self, settings: OCRSettings) -> None:
         try:
@@ -160,10 +169,11 @@ class ReaderEngine:
     def __repr__(self) -> str:
         return f"ReaderEngine({self._host!r})"
 
-    async def page_count(self, source: Source, password: str | None) -> int:
-        """Pages in the document: counted here, or, for a URL with ``probe``, by reading them.
+    async def page_count(self, source: Source, password: str | None, retry: Retry) -> int:
+        """Pages in the document: counted here, or, for a URL with ``probe``, by reading them, each through ``retry``.
 
-        The probed pages are kept for ``read_page``. After an error, the next call goes on where this one stopped.
+        The probed pages are kept for ``read_page``, and for an hour the count while some of them wait. After an error,
+        the next call goes on where this one stopped.
 
         Raises:
             UnsupportedEncryptionError: it needs a password, and Reader takes none.
@@ -171,7 +181,7 @@ class ReaderEngine:
             SourceError, EngineError: it cannot be had, opened or read.
         """
         if self._options.probe and source.url:
-            return await self._probe(source)
+            return await self._probe(source, retry)
         async with source.open(self._settings.fetch_limits()) as content:
             try:
                 document = await open_document(content, name=source.name)
@@ -197,12 +207,18 @@ class ReaderEngine:
         """Close this event loop's connections, and have other running loops close theirs."""
         await self._clients.aclose()
 
-    async def _probe(self, source: Source) -> int:
-        probe = self._probes.get(source.id)
-        if probe is None or probe.count:
-            probe = self._probes[source.id] = _Probe()
+    async def _probe(self, source: Source, retry: Retry) -> int:
+        probe = self._probes.pop(source.id, None)  # taken out: whoever else probes this document has its own
+        if probe is None or not probe.usable() or (probe.count and self._options.no_cache):
+            probe = _Probe()
+        try:
+            return probe.count or await self._find_end(probe, source, retry)
+        finally:
+            self._probes[source.id] = probe
             if len(self._probes) > PROBES_KEPT:
                 self._probes.popitem(last=False)
+
+    async def _find_end(self, probe: _Probe, source: Source, retry: Retry) -> int:
         limit = self._settings.max_pages or MAX_PROBED
         while not probe.past_end():
             if len(probe.answers) == limit + LOOKS_PAST_END:
@@ -212,7 +228,7 @@ class ReaderEngine:
                 )
             number = len(probe.answers) + 1
             try:
-                probe.answers.append(await self._ask(source, number, self._settings.timeout))
+                probe.answers.append(await retry(partial(self._ask, source, number, self._settings.timeout)))
             except RequestRejectedError:
                 if number == 1:
                     raise

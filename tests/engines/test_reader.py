@@ -6,7 +6,7 @@ import asyncio
 import io
 import logging
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,13 +33,14 @@ from jina_ocr_loaders.ocr import JinaOCR
 from jina_ocr_loaders.results import PageStatus, Usage
 from jina_ocr_loaders.settings import OCRSettings
 from jina_ocr_loaders.sources import Source
+from tests.conftest import FakeTime
 from tests.servers.files import FileServer
 from tests.servers.hosted import marked_jpeg, marked_pdf, page_text
 from tests.servers.loopback import garbage, raw, refused_port, reset_before, status
 from tests.servers.reader import Exchange, ReaderServer, refusal, says
 
 URL = "https://example.com/papers/report.pdf"
-REQUEST = OCRRequest(prompt="Transcribe.", deadline=20)
+REQUEST = OCRRequest(prompt="Transcribe.", deadline=120)
 
 
 @pytest.fixture
@@ -65,12 +66,17 @@ def read(engine: ReaderEngine, source: Any = URL, number: int = 1, request: OCRR
     return asyncio.run(main())
 
 
+async def once(ask: Callable[[], Awaitable[Transcription]]) -> Transcription:
+    """No retry."""
+    return await ask()
+
+
 def count(engine: ReaderEngine, source: Any = URL, password: str | None = None) -> int:
     """The page count, on an event loop of its own."""
 
     async def main() -> int:
         try:
-            return await engine.page_count(Source.of(source), password)
+            return await engine.page_count(Source.of(source), password, once)
         finally:
             await engine.aclose()
 
@@ -341,7 +347,7 @@ def test_silence_ends_with_the_deadline(reader: ReaderServer) -> None:
         await exchange.wait()
 
     reader.script(silent)
-    error = fail(engine_for(reader), request=OCRRequest(prompt="", deadline=0.3))
+    error = fail(engine_for(reader), request=OCRRequest(prompt="", deadline=3))
     assert (type(error), error.code) == (TransientError, "read_timeout")
 
 
@@ -441,6 +447,41 @@ def test_probing_goes_on_where_it_was_interrupted(reader: ReaderServer) -> None:
     assert reader.pages() == [1, 2, 3, 3, 4, 5]
 
 
+def test_a_probed_document_that_is_read_in_parts_is_paid_once(
+    reader: ReaderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While pages wait the count is known: an estimate before, or an agent that goes on, costs no second probing."""
+    engine = engine_for(reader, engine_options={"probe": True})
+    for number in (1, 2, 3):
+        assert count(engine) == 3
+        assert read(engine, number=number).text == page_text(number)
+    assert len(reader.requests) == 5
+    assert count(engine) == 3
+    assert len(reader.requests) == 10, "all were given out: it is read anew"
+    monkeypatch.setattr("jina_ocr_loaders.engines.reader.PROBE_AGE", 0)
+    assert count(engine) == 3
+    assert len(reader.requests) == 15, "what is old is read anew"
+    fresh = engine_for(reader, engine_options={"probe": True, "no_cache": True})
+    assert count(fresh) + count(fresh) == 6
+    assert len(reader.requests) == 25
+
+
+def test_two_that_probe_the_same_document_at_once(reader: ReaderServer) -> None:
+    """Each finds the document's own end, and every page is the one that it is."""
+    engine = engine_for(reader, engine_options={"probe": True})
+    source = Source.of(URL)
+
+    async def main() -> tuple[list[int], list[str]]:
+        try:
+            counts = await asyncio.gather(*(engine.page_count(source, None, once) for _ in range(3)))
+            pages = [await engine.read_page(source, number, REQUEST) for number in (1, 2, 3)]
+            return counts, [page.text for page in pages]
+        finally:
+            await engine.aclose()
+
+    assert asyncio.run(main()) == ([3] * 3, [page_text(number) for number in (1, 2, 3)])
+
+
 def test_probing_is_bounded(reader: ReaderServer) -> None:
     """A server that always has another page costs no more than max_pages and two looks."""
     reader.read_page = lambda document, number: f"page {len(reader.requests)}"
@@ -482,7 +523,7 @@ def test_every_page_comes_in_order_and_none_is_missing(reader: ReaderServer, ocr
         arrived.append(exchange.request.page)
         if len(arrived) == 4:
             together.set()
-        await asyncio.wait_for(together.wait(), 10)
+        await asyncio.wait_for(together.wait(), 120)
         await reader.read(exchange)
 
     reader.script(reader.read, *[wait_for_others] * 4)
@@ -497,6 +538,17 @@ def test_a_probed_document_is_read_whole(reader: ReaderServer, ocr: Callable[...
     """With ``probe`` nothing is fetched here, and no page is missing."""
     result = ocr(engine_options={"probe": True}).read(URL)
     assert [page.markdown for page in result.pages] == [page_text(number) for number in (1, 2, 3)]
+
+
+def test_each_probed_page_has_its_own_retries(reader: ReaderServer, fake_time: FakeTime) -> None:
+    """Every page fails once in passing, and each is tried again by itself: failures, and time, do not add up."""
+    reader.documents[URL] = marked_pdf(5)
+    reader.script(*[refusal(500, "Oops"), reader.read] * 7)
+    options = {"base_url": reader.url, "api_key": reader.key, "max_retries": 1, "engine_options": {"probe": True}}
+    with JinaOCR.from_settings(OCRSettings(engine="reader", **options), clock=fake_time.clock()) as ocr:
+        result = ocr.read(URL)
+    assert [page.markdown for page in result.pages] == [page_text(number) for number in range(1, 6)]
+    assert reader.pages() == [number for number in range(1, 8) for _ in (1, 2)]
 
 
 def test_a_failed_page_keeps_its_slot(reader: ReaderServer, ocr: Callable[..., JinaOCR]) -> None:
