@@ -1,17 +1,19 @@
 """Sync callers on an async core: one background event loop for the whole process.
 
-The loop's thread is a daemon, and it ends by itself, cleaning up, when the main thread has ended: a script that never
-closes anything still exits. A forked child starts its own loop. Nothing is patched, so it works beside any loop that
-runs already (a notebook's, uvloop's).
+The loop's thread is a daemon, and it ends by itself, cleaning up, when the main thread has ended and with it all other
+threads that called and that the interpreter waits for: a script that never closes anything still exits. A forked child
+starts its own loop. Nothing is patched, so it works beside any loop that runs already (a notebook's, uvloop's).
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from concurrent.futures import Future
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import TypeVar
 
@@ -20,36 +22,79 @@ from anyio.from_thread import BlockingPortal
 
 T = TypeVar("T")
 
+CLOSING = 1.0  # seconds at most for what nobody closed
 _lock = threading.Lock()
 _portal: BlockingPortal | None = None
+_callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # threads that have called
+_begun: weakref.WeakSet[AsyncGenerator[object, None]] = weakref.WeakSet()
 
 
 def run(func: Callable[[], Awaitable[T]]) -> T:
     """Run an async function on the background loop and wait for it.
 
-    An exception in the waiting thread (Ctrl-C) cancels it there.
+    An exception in the waiting thread (Ctrl-C) cancels it there, and is raised when that has been done.
+
+    Raises:
+        RuntimeError: the interpreter is being taken down.
     """
-    future = _background().start_task_soon(func)
+    if ending():
+        raise RuntimeError("the interpreter is being taken down: nothing more can be read")
+    task: asyncio.Task[object] | None = None
+
+    async def call() -> T:
+        nonlocal task
+        task = asyncio.current_task()
+        return await func()
+
+    def cancel() -> None:
+        if task:
+            task.cancel()
+
+    _callers.add(threading.current_thread())
+    portal = _background()
+    future = portal.start_task_soon(call)
     try:
         return future.result()
     except BaseException:
-        future.cancel()
+        if not future.done():
+            # Not future.cancel(): anyio would cancel each step of the clean-up too.
+            portal.call(cancel)
+            wait([future])
         raise
 
 
 def iterate(source: Callable[[], AsyncIterator[T]]) -> Generator[T, None, None]:
-    """Iterate over an async generator on the background loop; an iterator that is dropped closes it there."""
+    """Iterate over an async generator on the background loop; an iterator that is dropped closes it there.
+
+    Raises:
+        RuntimeError: this is a forked child, and the iterator was begun in its parent.
+    """
     items = source()
+    if isinstance(items, AsyncGenerator):
+        _begun.add(items)
+    process = os.getpid()
     try:
         while True:
+            if os.getpid() != process:
+                raise RuntimeError("this iterator was begun in another process: begin a new one here")
             try:
                 yield run(lambda: anext(items))
             except StopAsyncIteration:
                 return
     finally:
-        # While the interpreter is being taken down the loop's thread stands still: there is nobody to wait for.
-        if (close := getattr(items, "aclose", None)) and not sys.is_finalizing():
+        # In a forked child it is the parent's to close. In a thread that never called the garbage collector has found
+        # it, and that may be a thread which the loop waits for: asyncio closes it then.
+        mine = not ending() and os.getpid() == process and threading.current_thread() in _callers
+        if mine and (close := getattr(items, "aclose", None)):
             run(close)
+
+
+def ending() -> bool:
+    """Whether the interpreter is being taken down: the loop is gone or stands still, and nobody can wait for it."""
+    if sys.is_finalizing():
+        return True
+    main = threading.main_thread()
+    return threading.current_thread() is main and not main.is_alive()
 
 
 def _background() -> BlockingPortal:
@@ -65,20 +110,41 @@ def _background() -> BlockingPortal:
 def _run_loop(started: Future[BlockingPortal]) -> None:
     async def main() -> None:
         async with BlockingPortal() as portal:
-            threading.Thread(target=_stop_after_main_thread, args=(portal,), name="jina-ocr-exit", daemon=True).start()
+            threading.Thread(target=_stop_at_exit, args=(portal,), name="jina-ocr-exit", daemon=True).start()
             started.set_result(portal)
             await portal.sleep_until_stopped()
 
     try:
         anyio.run(main)
+    except RuntimeError:
+        # Python 3.12 and later refuse the thread in which asyncio ends its executor once the main one has ended.
+        if threading.main_thread().is_alive():
+            raise
     finally:
         _forget()
 
 
-def _stop_after_main_thread(portal: BlockingPortal) -> None:
+def _stop_at_exit(portal: BlockingPortal) -> None:
+    global _portal
     threading.main_thread().join()
-    with suppress(RuntimeError):  # the loop is gone already
+    while True:
+        with _lock:
+            callers = [t for t in threading.enumerate() if t in _callers and t.is_alive() and not t.daemon]
+            if not callers:
+                _portal = None  # a thread that calls for the first time now gets a loop of its own
+                break
+        callers[0].join()
+    with suppress(RuntimeError, TimeoutError):  # the loop is gone already
+        portal.start_task_soon(_close_all).result(CLOSING)
+    with suppress(RuntimeError):
         portal.start_task_soon(portal.stop, True)
+
+
+async def _close_all() -> None:
+    """End the iterators that nobody closed: from the outside in, which asyncio at its end does not."""
+    for items in list(_begun):
+        with suppress(Exception):
+            await items.aclose()
 
 
 def _forget() -> None:

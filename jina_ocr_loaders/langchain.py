@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack
 from pydantic import BaseModel, PrivateAttr
 
 from jina_ocr_loaders import bridge
-from jina_ocr_loaders.access import AccessPolicy
 from jina_ocr_loaders.arrays import NUMPY_ARRAY, png_of_array
 from jina_ocr_loaders.documents import LazyOCR, Mode, Piece, Slicing
 from jina_ocr_loaders.errors import JinaOCRError, MissingExtraError
 from jina_ocr_loaders.ranges import PageSelection
 from jina_ocr_loaders.settings import OCROptions, OCRSettings
 from jina_ocr_loaders.sources import Source, SourceLike
-from jina_ocr_loaders.tools import CHARS_PER_ANSWER, DESCRIPTION, NAME, PAGES_PER_ANSWER, DocumentTool, ReadArguments
+from jina_ocr_loaders.tools import DESCRIPTION, NAME, DocumentTool, ReadArguments, ToolOptions
 
 try:
     from langchain_core.document_loaders import BaseBlobParser, BaseLoader, Blob
@@ -132,7 +131,7 @@ class JinaOCRTool(BaseTool):
     told to the model.
 
     Parameters:
-        engine, policy, pages_per_answer, chars_per_answer, options: see ``DocumentTool``.
+        engine, options: those of ``DocumentTool``.
     """
 
     name: str = NAME
@@ -144,18 +143,9 @@ class JinaOCRTool(BaseTool):
 
     _tool: DocumentTool = PrivateAttr()
 
-    def __init__(
-        self,
-        engine: Any = "auto",
-        *,
-        policy: AccessPolicy | None = None,
-        pages_per_answer: int = PAGES_PER_ANSWER,
-        chars_per_answer: int = CHARS_PER_ANSWER,
-        **options: Unpack[OCROptions],
-    ) -> None:
+    def __init__(self, engine: Any = "auto", **options: Unpack[ToolOptions]) -> None:
         super().__init__()
-        limits = {"pages_per_answer": pages_per_answer, "chars_per_answer": chars_per_answer}
-        self._tool = DocumentTool(engine, policy=policy, **limits, **options)
+        self._tool = DocumentTool(engine, **options)
 
     def _run(self, source: str, pages: str | None = None) -> tuple[str, dict[str, Any]]:
         return bridge.run(lambda: self._arun(source, pages))

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack, cast
 from pydantic import Field, PrivateAttr, SecretStr, field_serializer
 
 from jina_ocr_loaders import bridge
-from jina_ocr_loaders.access import AccessPolicy
 from jina_ocr_loaders.documents import LazyOCR, Mode, Piece, Slicing
 from jina_ocr_loaders.errors import MissingExtraError
 from jina_ocr_loaders.settings import OCROptions, OCRSettings
 from jina_ocr_loaders.sources import Source
-from jina_ocr_loaders.tools import CHARS_PER_ANSWER, DESCRIPTION, PAGES, PAGES_PER_ANSWER, SOURCE, DocumentTool
+from jina_ocr_loaders.tools import DESCRIPTION, PAGES, SOURCE, DocumentTool, ToolOptions
 from jina_ocr_loaders.urls import public_form
 
 try:
@@ -158,22 +157,13 @@ class JinaOCRToolSpec(BaseToolSpec):
     """Lets an agent read documents: ``FunctionAgent(tools=JinaOCRToolSpec().to_tool_list(), llm=...)``.
 
     Parameters:
-        engine, policy, pages_per_answer, chars_per_answer, options: see ``DocumentTool``.
+        engine, options: those of ``DocumentTool``.
     """
 
     spec_functions = [("read_document", "aread_document")]  # noqa: RUF012  # as the base declares it
 
-    def __init__(
-        self,
-        engine: Any = "auto",
-        *,
-        policy: AccessPolicy | None = None,
-        pages_per_answer: int = PAGES_PER_ANSWER,
-        chars_per_answer: int = CHARS_PER_ANSWER,
-        **options: Unpack[OCROptions],
-    ) -> None:
-        limits = {"pages_per_answer": pages_per_answer, "chars_per_answer": chars_per_answer}
-        self._tool = DocumentTool(engine, policy=policy, **limits, **options)
+    def __init__(self, engine: Any = "auto", **options: Unpack[ToolOptions]) -> None:
+        self._tool = DocumentTool(engine, **options)
 
     def read_document(self, source: Annotated[str, SOURCE], pages: Annotated[str | None, PAGES] = None) -> str:
         return self._tool.read(source, pages).text

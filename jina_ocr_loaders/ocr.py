@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import mimetypes
+import os
 import threading
-import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -20,8 +20,9 @@ from pydantic import ValidationError
 from jina_ocr_loaders import bridge
 from jina_ocr_loaders.cache import open_cache
 from jina_ocr_loaders.engines.base import DocumentEngine, Engine, Render
+from jina_ocr_loaders.engines.http_client import PerLoop
 from jina_ocr_loaders.engines.select import create_engine
-from jina_ocr_loaders.errors import PagesFailedError
+from jina_ocr_loaders.errors import PageRangeError, PagesFailedError, SourceError
 from jina_ocr_loaders.estimate import Estimate, check_cost_allowed, check_pages_allowed, estimate
 from jina_ocr_loaders.pages import open_document, prestart
 from jina_ocr_loaders.pipeline import Job, Runtime, read_pages, stream_page
@@ -30,6 +31,7 @@ from jina_ocr_loaders.results import DocumentResult, PageResult, PageStatus
 from jina_ocr_loaders.retry import Clock
 from jina_ocr_loaders.settings import OCROptions, OCRSettings
 from jina_ocr_loaders.sources import Source, SourceLike
+from jina_ocr_loaders.threads import run_aside
 
 logger = logging.getLogger("jina_ocr_loaders")
 
@@ -41,6 +43,7 @@ class OpenDocument:
     """A document that is being read: what is known before its pages are.
 
     Iterate over it for the results, in page order: ``async for`` from ``JinaOCR.aopen``, ``for`` from ``JinaOCR.open``.
+    It is the process's that opened it: a forked child opens its own.
 
     Attributes:
         source: as shown to people.
@@ -56,6 +59,7 @@ class OpenDocument:
     numbers: tuple[int, ...]
     metadata: dict[str, str]
     _job: Job
+    _process: int = field(default_factory=os.getpid, repr=False)
 
     def __aiter__(self) -> AsyncGenerator[PageResult, None]:
         return self._results()
@@ -64,9 +68,11 @@ class OpenDocument:
         return bridge.iterate(self._results)
 
     async def _results(self) -> AsyncGenerator[PageResult, None]:
-        settings = self._job.settings
+        job = self._own_job()
+        await self.check_allowed()
+        settings = job.settings
         seen: list[PageResult] = []
-        async with aclosing(read_pages(self._job, self.numbers)) as results:
+        async with aclosing(read_pages(job, self.numbers)) as results:
             async for page in results:
                 if settings.on_page:
                     settings.on_page(page, len(self.numbers))
@@ -78,9 +84,32 @@ class OpenDocument:
         if failed:
             raise self._failure(seen, failed)
 
+    def stream(self, number: int) -> Iterator[str]:
+        """Yield the text of one page, 1-based, as it comes; see ``JinaOCR.stream``."""
+        return bridge.iterate(lambda: self.astream(number))
+
+    async def astream(self, number: int) -> AsyncGenerator[str, None]:
+        """``stream`` for async code."""
+        job = self._own_job()
+        await self.check_allowed()
+        async with aclosing(stream_page(job, number)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def check_allowed(self) -> None:
+        """Refuse what is above ``max_pages`` or ``max_cost``; reading begins with this.
+
+        Raises:
+            BudgetExceededError: these pages are more, or are expected to cost more. Nothing has been spent.
+        """
+        settings = self._job.settings
+        check_pages_allowed(self.numbers, settings.max_pages, source=self.source)
+        if settings.max_cost is not None:
+            check_cost_allowed(await self.estimate(), settings.max_cost)
+
     async def estimate(self) -> Estimate:
         """What reading these pages will cost."""
-        job = self._job
+        job = self._own_job()
         sizes = await job.document.sizes(self.numbers) if job.document else None
         fetch = getattr(job.engine, "fetch_prices", None)
         prices = await fetch() if fetch else job.engine.prices
@@ -95,6 +124,12 @@ class OpenDocument:
             spent = sum(u.input_tokens for u in usage) * prices[0] + sum(u.output_tokens for u in usage) * prices[1]
             cost = spent / 1e6
         return DocumentResult(self.source, self.source_id, tuple(pages), self.page_count, dict(self.metadata), cost)
+
+    def _own_job(self) -> Job:
+        if os.getpid() != self._process:
+            message = "it was opened in another process: open it again in this one"
+            raise SourceError(message, source=self.source, code="other_process")
+        return self._job
 
     def _failure(self, pages: Sequence[PageResult], failed: Sequence[PageResult]) -> PagesFailedError:
         listed = ", ".join(str(page.number) for page in failed[:20]) + (", …" if len(failed) > 20 else "")
@@ -145,12 +180,10 @@ class JinaOCR:
         self._clock = clock
         self._engine: Engine | DocumentEngine | None = None
         self._lock = threading.Lock()
-        self._runtimes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Runtime, asyncio.Semaphore]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._runtimes = PerLoop(self._new_runtime)
         # The first page need not wait for a worker to start and a client to be imported.
         prestart()
-        threading.Thread(target=self._warm, name="jina-ocr warm", daemon=True).start()
+        run_aside(self._warm)
 
     def _warm(self) -> None:
         with suppress(Exception):  # whatever it is, the first reading meets it again and raises it
@@ -177,6 +210,11 @@ class JinaOCR:
             if self._engine is None:
                 self._engine = create_engine(self.settings)
             return self._engine
+
+    @property
+    def document_slot(self) -> asyncio.Semaphore:
+        """Bounds how many documents are open at once on the running event loop; ``aread`` holds it, others may."""
+        return self._runtimes.get()[1]
 
     def read(
         self,
@@ -219,9 +257,8 @@ class JinaOCR:
     ) -> DocumentResult:
         """``read`` for async code."""
         check_pages(pages)
-        _, documents = self._runtime()
         async with (
-            documents,
+            self.document_slot,
             self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name) as document,
             aclosing(aiter(document)) as results,
         ):
@@ -285,7 +322,8 @@ class JinaOCR:
         try:
             yield document
         finally:
-            bridge.run(lambda: manager.__aexit__(None, None, None))
+            if os.getpid() == document._process:  # a forked child leaves it to its parent
+                bridge.run(lambda: manager.__aexit__(None, None, None))
 
     @asynccontextmanager
     async def aopen(
@@ -301,12 +339,12 @@ class JinaOCR:
         """``open`` for async code."""
         check_pages(pages)
         origin = Source.of(source, fs=fs, source_id=source_id, name=name)
-        engine, (runtime, _) = self.engine, self._runtime()
+        engine, (runtime, _) = self.engine, self._runtimes.get()
         job = Job(origin, engine, self.settings, runtime)
         async with AsyncExitStack() as stack:
             if isinstance(engine, DocumentEngine):
-                count_pages = partial(engine.page_count, origin, password)
-                count = await runtime.retrier.call(count_pages, deadline=self.settings.timeout)
+                retry = partial(runtime.retrier.call, deadline=self.settings.timeout)
+                count = await engine.page_count(origin, password, retry)
                 metadata = dict[str, str]()
             elif self._hands_on(origin):
                 count, metadata = 1, {}
@@ -320,12 +358,8 @@ class JinaOCR:
                 if cache := open_cache(self.settings, encrypted=password is not None):
                     pages_cache = cache.document(await content.sha256(), engine, job.request(), self._render(engine))
                     job = replace(job, cache=pages_cache)
-            numbers = tuple(parse_pages(pages, count))
-            check_pages_allowed(numbers, self.settings.max_pages, source=origin.name)
-            opened = OpenDocument(origin.name, origin.id, count, numbers, metadata, job)
-            if self.settings.max_cost is not None:
-                check_cost_allowed(await opened.estimate(), self.settings.max_cost)
-            yield opened
+            numbers = _select(pages, count, origin)
+            yield OpenDocument(origin.name, origin.id, count, numbers, metadata, job)
 
     def estimate(
         self,
@@ -380,14 +414,15 @@ class JinaOCR:
         """``stream`` for async code."""
         async with (
             self.aopen(source, page, password, fs=fs) as document,
-            aclosing(stream_page(document._job, document.numbers[0])) as pieces,
+            aclosing(document.astream(document.numbers[0])) as pieces,
         ):
             async for piece in pieces:
                 yield piece
 
     def close(self) -> None:
         """Give back connections, threads and devices. Reading again opens them anew."""
-        bridge.run(self.aclose)
+        if not bridge.ending():  # then the process gives them back itself
+            bridge.run(self.aclose)
 
     async def aclose(self) -> None:
         """``close`` for async code."""
@@ -412,16 +447,9 @@ class JinaOCR:
     ) -> None:
         await self.aclose()
 
-    def _runtime(self) -> tuple[Runtime, asyncio.Semaphore]:
-        """The slots of the running loop: for pages, and for documents that are read whole."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if loop not in self._runtimes:
-                engine = self._engine or create_engine(self.settings)
-                self._engine = engine
-                runtime = Runtime(self.settings, engine.max_concurrency, self._clock)
-                self._runtimes[loop] = runtime, asyncio.Semaphore(OPEN_DOCUMENTS)
-            return self._runtimes[loop]
+    def _new_runtime(self) -> tuple[Runtime, asyncio.Semaphore]:
+        """The slots of one event loop: for pages, and for documents that are read whole."""
+        return Runtime(self.settings, self.engine.max_concurrency, self._clock), asyncio.Semaphore(OPEN_DOCUMENTS)
 
     def _render(self, engine: Engine) -> Render:
         return replace(engine.render, long_side=self.settings.long_side) if self.settings.long_side else engine.render
@@ -431,3 +459,11 @@ class JinaOCR:
         if not (self.settings.pass_urls and source.url):
             return False
         return (mimetypes.guess_type(urlsplit(source.url).path)[0] or "").startswith("image/")
+
+
+def _select(pages: PageSelection, count: int, source: Source) -> tuple[int, ...]:
+    try:
+        return tuple(parse_pages(pages, count))
+    except PageRangeError as error:
+        error.source = source.name
+        raise

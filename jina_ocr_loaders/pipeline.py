@@ -9,7 +9,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -45,7 +45,7 @@ logger = logging.getLogger("jina_ocr_loaders.pipeline")
 
 MAX_OUTPUT_TOKENS = 8192  # the hosted API's cap on output (reference: jina-ocr-v1)
 RETRY_TEMPERATURE = 0.2  # leaves the rut that greedy decoding runs in, and stays near the most likely text
-HEAD_START = 0.3  # seconds that the very first request is alone: a wrong key or model costs one request, not one a page
+CHARS_PER_TOKEN = 128  # at most, in runs of spaces; a server that sends more than max_tokens allows never ends
 LOOP_CHECK_EVERY = 512  # characters of streamed text between two looks for a loop
 LOOP_PROBE = 16  # characters at the very end that must have occurred before
 LOOP_TAIL = 24_000  # characters at the end of the text that are looked at: a page holds some 4,000
@@ -79,9 +79,10 @@ class Runtime:
         self._proven = asyncio.Event()
 
     async def head_start(self, engine: Engine | DocumentEngine) -> None:
-        """Let the first request go alone for a moment, or until ``prove`` is called.
+        """Let the first request go alone for ``engine.head_start`` seconds, or until ``prove`` is called.
 
-        An engine's ``prepare()``, if it has one, comes before: importing a client is no part of that moment.
+        An engine that asks a server has this member, so that a wrong key or model costs one request, not one a page.
+        ``engine.prepare()``, if there is one, comes before: importing a client is no part of that time.
         """
         if self._proven.is_set():
             return
@@ -93,7 +94,7 @@ class Runtime:
                 except BaseException:
                     self._proven.set()
                     raise
-            asyncio.get_running_loop().call_later(HEAD_START, self._proven.set)
+            asyncio.get_running_loop().call_later(getattr(engine, "head_start", 0), self._proven.set)
         else:
             await self._proven.wait()
 
@@ -190,28 +191,48 @@ async def stream_page(job: Job, number: int) -> AsyncGenerator[str, None]:
         JinaOCRError: the page cannot be read, or not to its end.
     """
     reader = PageReader(job, number)
-    if isinstance(job.engine, DocumentEngine):
-        yield (await reader.read()).markdown
-        return
+    try:
+        if isinstance(job.engine, DocumentEngine):
+            result = await reader.read()
+            if result.error:
+                raise result.error
+            yield result.markdown
+            return
+        for strip in (await reader.page()).strips:
+            async with aclosing(_stream_image(job, strip)) as pieces:
+                async for piece in pieces:
+                    yield piece
+    except JinaOCRError as error:
+        _locate(error, job, number)
+        raise
+
+
+async def _stream_image(job: Job, image: PageImage) -> AsyncGenerator[str, None]:
     engine = job.engine
-    for strip in (await reader.page()).strips:
-        async with job.runtime.slots, AsyncExitStack() as stack:
+    assert isinstance(engine, Engine)
+    async with job.runtime.slots, AsyncExitStack() as stack:
 
-            async def begin(
-                strip: PageImage = strip, stack: AsyncExitStack = stack
-            ) -> tuple[Delta, AsyncIterator[Delta]]:
-                deltas = await stack.enter_async_context(_closing(engine.stream(strip, job.request())))
-                return await anext(deltas, Delta()), deltas
+        async def begin() -> tuple[Delta | None, AsyncIterator[Delta]]:
+            deltas = await stack.enter_async_context(_closing(engine.stream(image, job.request())))
+            first = await anext(deltas, None)
+            while first and not first.text and (following := await anext(deltas, None)):
+                first = following
+            return first, deltas
 
-            first, rest = await job.runtime.retrier.call(begin, deadline=job.settings.timeout)
-            text = first.text
-            yield first.text
-            async for delta in rest:
+        delta, rest = await job.runtime.retrier.call(begin, deadline=job.settings.timeout)
+        text, flaw = "", None
+        while delta:
+            if delta.text:
                 yield delta.text
                 text += delta.text
-                if cut_loop(text) is not None:
-                    logger.warning("%s, page %d: the text went in circles and was cut", job.source.name, number)
-                    break
+            if delta.finish_reason == "length":
+                flaw = "the token limit cut the text"
+            elif cut_loop(text) is not None:
+                flaw = "the text went in circles and was cut"
+            if flaw:
+                logger.warning("%s, page %d: %s", job.source.name, image.number, flaw)
+                break
+            delta = await anext(rest, None)
 
 
 class PageReader:
@@ -235,8 +256,7 @@ class PageReader:
         try:
             result = await self._read(blank)
         except JinaOCRError as error:
-            error.source = error.source or job.source.name
-            error.page = error.page or (None if error.fatal and isinstance(error, SourceError) else self._number)
+            _locate(error, job, self._number)
             if error.fatal:
                 raise
             logger.warning("%s [%s]", error, error.code)
@@ -253,8 +273,7 @@ class PageReader:
             page_fields = blank
         else:
             page = await self.page()
-            width, height = _size(page)
-            page_fields = replace(blank, label=page.label, warnings=page.warnings, width=width, height=height)
+            page_fields = replace(blank, label=page.label, warnings=page.warnings, width=page.width, height=page.height)
             if page.blank:
                 reading = Reading()
             else:
@@ -338,7 +357,7 @@ class PageReader:
         async with job.runtime.slots:
             await job.runtime.head_start(job.engine)
             answer = await job.runtime.retrier.call(attempt, deadline=request.deadline, on_wait=on_wait)
-        text, finish_reason = answer.text, answer.finish_reason
+        text, finish_reason = _whole_characters(answer.text), answer.finish_reason
         # A server that stops loops itself leaves all copies in the text, and they may be few.
         if (cut := cut_loop(text, min_span=0 if finish_reason == "repetition" else MIN_SPAN)) is not None:
             text, finish_reason = cut, "repetition"
@@ -357,6 +376,8 @@ class PageReader:
                     runtime.prove()
                     builder.add(delta)
                     size += len(delta.text)
+                    if size > CHARS_PER_TOKEN * request.max_tokens:
+                        return replace(builder.build(), finish_reason="length")
                     if size >= next_check:
                         next_check = size + LOOP_CHECK_EVERY
                         if (cut := cut_loop("".join(builder.parts))) is not None:
@@ -382,6 +403,15 @@ def cut_loop(text: str, *, min_span: int = MIN_SPAN) -> str | None:
     pieces = list(PIECE.finditer(text, offset))
     loop = find_loop([piece[0] for piece in pieces], min_span=min_span)
     return text[: pieces[loop.start + loop.period - 1].end()] if loop else None
+
+
+def _whole_characters(text: str) -> str:
+    """The text with the halves of a character, which JSON can hold, put together or replaced: no file takes them."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
 
 
 def _finish(result: PageResult, reading: Reading, job: Job) -> PageResult:
@@ -413,9 +443,10 @@ def _join(readings: Sequence[Reading]) -> Reading:
     )
 
 
-def _size(page: Page) -> tuple[int, int]:
-    """Width and height of the page image in pixels, strips laid one below the other; zeros for a blank page."""
-    return max((strip.width for strip in page.strips), default=0), sum(strip.height for strip in page.strips)
+def _locate(error: JinaOCRError, job: Job, number: int) -> None:
+    """Give the error its document, and its page unless it concerns the whole document."""
+    error.source = error.source or job.source.name
+    error.page = error.page or (None if error.fatal and isinstance(error, SourceError) else number)
 
 
 @asynccontextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from jina_ocr_loaders.errors import PageRangeError
 
 PageSelection = str | int | Iterable[int] | None
-_PART = re.compile(r"(-?\d+)(?:(-)(-?\d+)?)?")
+_PART = re.compile(r"(-?\d{1,9})\s*(?:(-)\s*(-?\d{1,9})?)?")
 
 
 def parse_pages(selection: PageSelection, count: int) -> list[int]:
@@ -31,7 +31,7 @@ def parse_pages(selection: PageSelection, count: int) -> list[int]:
     elif isinstance(selection, str):
         ranges = [_parse_part(part.strip(), selection) for part in selection.split(",")]
     else:
-        numbers = list(selection)
+        numbers = list(selection) if isinstance(selection, Iterable) else [selection]
         if any(not isinstance(n, int) or isinstance(n, bool) for n in numbers):
             raise PageRangeError(_say(numbers))
         ranges = [(n, n) for n in numbers]

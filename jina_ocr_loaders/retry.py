@@ -33,7 +33,7 @@ logger = logging.getLogger("jina_ocr_loaders.retry")
 
 MAX_RETRY_AFTER = 120.0  # seconds; a server that asks for more is not believed
 WARMUP_WAIT = 30.0, 60.0  # seconds between probes of a cold server (model card: "retry after 30-60s")
-REFUSED_WAIT = 1.0  # seconds between probes of a server that refuses connections
+REFUSED_WAIT = 1.0  # seconds between probes of a server that refuses connections, and at least between any two
 BACKOFF = 1.0, 30.0  # seconds: full jitter below 1, 2, 4, … up to 30
 
 
@@ -135,7 +135,9 @@ class Gate:
             return REFUSED_WAIT
         low, high = WARMUP_WAIT
         asked = self._closed_by.retry_after if self._closed_by else None
-        return min(asked, MAX_RETRY_AFTER) if asked is not None else min(low + 10 * max(0, self._probes - 1), high)
+        if asked is not None:
+            return max(REFUSED_WAIT, min(asked, MAX_RETRY_AFTER))
+        return min(low + 10 * max(0, self._probes - 1), high)
 
     def _gave_up(self) -> bool:
         # Later pages may probe again after a while: a document read much later must not inherit the verdict.

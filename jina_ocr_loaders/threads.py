@@ -1,14 +1,19 @@
-"""Blocking calls from the event loop that may never come back."""
+"""Daemon threads: for blocking calls that may never come back, and for what is better done beside the first steps."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
+
+FORK_WAITS = 60.0  # seconds at most for what runs aside
+_aside: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 async def in_daemon_thread(function: Callable[[], T]) -> T:
@@ -39,3 +44,23 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
 
     threading.Thread(target=run, name="jina-ocr work", daemon=True).start()
     return await done
+
+
+def run_aside(function: Callable[[], object]) -> None:
+    """Start a function that imports modules in a daemon thread, and have forks wait until it has ended.
+
+    A thread that is importing when the process forks leaves the child a lock that nobody gives back.
+    """
+    thread = threading.Thread(target=function, name="jina-ocr aside", daemon=True)
+    _aside.add(thread)
+    thread.start()
+
+
+def _wait_for_all() -> None:
+    for thread in list(_aside):
+        if thread is not threading.current_thread():
+            thread.join(FORK_WAITS)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_wait_for_all)

@@ -69,7 +69,7 @@ def test_threads_share_it():
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     assert results == [42] * 8
 
 
@@ -108,7 +108,7 @@ def test_a_script_that_never_closes_exits():
         it = bridge.iterate(numbers)
         print(next(it), next(it), flush=True)
     """)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=240)
     assert (out.strip(), process.returncode) == ("0 1", 0), err
 
 
@@ -134,7 +134,7 @@ def test_ctrl_c_cancels_the_work():
     """)
     assert process.stdout.readline().strip() == "waiting"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=240)
     assert out.split() == ["cancelled", "interrupted"], err
 
 
@@ -152,5 +152,126 @@ def test_a_forked_child_starts_its_own_loop():
             os._exit(0 if bridge.run(pid) == os.getpid() else 1)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
     """)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=240)
     assert out.strip() == "0", err
+
+
+def test_ctrl_c_in_an_iteration_is_what_comes_out():
+    """The generator takes its time to end when it is cancelled: KeyboardInterrupt comes all the same, once it has."""
+    process = script("""
+        import asyncio, signal
+        from jina_ocr_loaders import bridge
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        async def numbers():
+            yield 1
+            try:
+                print("waiting", flush=True)
+                await asyncio.sleep(600)
+            finally:
+                await asyncio.sleep(0.3)
+                print("closed", flush=True)
+        try:
+            for _ in bridge.iterate(numbers):
+                pass
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """)
+    assert process.stdout.readline().strip() == "waiting"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=240)
+    assert (out.split(), err) == (["closed", "interrupted"], "")
+
+
+def test_an_iterator_that_the_loop_itself_drops_is_closed():
+    """The garbage collector may find one in the loop's own thread, which cannot wait for itself."""
+    closed = threading.Event()
+
+    async def until_closed():
+        try:
+            while True:
+                yield 1
+        finally:
+            closed.set()
+
+    items = bridge.iterate(until_closed)
+    next(items)
+
+    async def drop():
+        items.close()
+
+    bridge.run(drop)
+    assert closed.wait(60)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
+def test_an_iterator_is_its_own_process_s():
+    """A forked child can neither go on with its parent's iterator nor spoil it by dropping it."""
+    process = script("""
+        import os
+        from jina_ocr_loaders import bridge
+        async def numbers():
+            for n in range(9):
+                yield n
+        items = bridge.iterate(numbers)
+        next(items)
+        child = os.fork()
+        if not child:
+            try:
+                next(items)
+            except RuntimeError as error:
+                print(error, flush=True)
+            os._exit(0)
+        dropped = os.fork()
+        if not dropped:
+            del items
+            os._exit(0)
+        print([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in (child, dropped)], list(items))
+    """)
+    out, err = process.communicate(timeout=240)
+    assert "another process" in out.splitlines()[0], err
+    assert out.splitlines()[1] == "[0, 0] [1, 2, 3, 4, 5, 6, 7, 8]"
+
+
+def test_threads_that_outlive_the_main_one_are_served():
+    """The interpreter waits for threads that nobody joined, and so does the loop: their calls end well."""
+    process = script("""
+        import asyncio, threading
+        from jina_ocr_loaders import bridge
+        begun = threading.Event()
+        async def wait(n):
+            begun.set()
+            while threading.main_thread().is_alive():
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.3)
+            return n
+        def work():
+            print(bridge.run(lambda: wait(1)), bridge.run(lambda: wait(2)), flush=True)
+        threading.Thread(target=work).start()
+        begun.wait()
+    """)
+    out, err = process.communicate(timeout=240)
+    assert (out.split(), err) == (["1", "2"], "")
+
+
+def test_at_exit_it_is_too_late():
+    """What runs while the interpreter is taken down gets an error at once and never waits."""
+    process = script("""
+        import atexit
+        from jina_ocr_loaders import bridge
+        async def answer():
+            return 42
+        def late():
+            try:
+                bridge.run(answer)
+            except RuntimeError as error:
+                print(error, flush=True)
+        class Late:
+            def __del__(self):
+                late()
+        kept = Late()
+        atexit.register(late)
+        print(bridge.run(answer))
+    """)
+    out, err = process.communicate(timeout=240)
+    assert out.splitlines()[0] == "42", err
+    assert [("taken down" in line) for line in out.splitlines()[1:]] == [True, True]

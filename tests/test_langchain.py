@@ -102,9 +102,9 @@ def test_lazy_loading_is_lazy(options, pdf, server):
     server.script_page(3, never := Never())
     documents = JinaOCRLoader(pdf, **options).lazy_load()
     assert [document.page_content for document in itertools.islice(documents, 2)] == [page_text(1), page_text(2)]
-    assert never.asked.wait(10)
+    assert never.asked.wait(60)
     documents.close()
-    assert never.left.wait(10)
+    assert never.left.wait(60)
 
 
 def test_async_loading_is_native(options, pdf, server):
@@ -119,7 +119,7 @@ def test_async_loading_is_native(options, pdf, server):
         return first
 
     assert [document.metadata["page"] for document in asyncio.run(load())] == [0, 1]
-    assert never.left.wait(10)
+    assert never.left.wait(60)
 
 
 def test_indexing_twice_changes_nothing(options, pdf, server):

@@ -106,9 +106,9 @@ def test_lazy_loading_is_lazy(reader, pdf, server):
     server.script_page(3, never := Never())
     documents = reader.lazy_load_data(pdf)
     assert [document.text for document in itertools.islice(documents, 2)] == [page_text(1), page_text(2)]
-    assert never.asked.wait(10)
+    assert never.asked.wait(60)
     documents.close()
-    assert never.left.wait(10)
+    assert never.left.wait(60)
 
 
 def test_async_loading_is_native(reader, pdf):
@@ -328,7 +328,7 @@ def test_workers_do_not_each_load_the_model(engine):
     queue = spawn.Queue()
     process = spawn.Process(target=read_in_a_copy, args=(pickle.dumps(JinaOCRReader(engine)), queue))
     process.start()
-    said = queue.get(timeout=60)
+    said = queue.get(timeout=240)
     process.join()
     assert said.startswith("EngineNotReadyError: engine")
     assert "base_url=" in said

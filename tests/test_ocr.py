@@ -4,10 +4,13 @@ import asyncio
 import gc
 import inspect
 import io
+import itertools
+import json
 import logging
 import pickle
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -26,9 +29,9 @@ from jina_ocr_loaders import (
     RequestRejectedError,
     TransientError,
     Usage,
-    pipeline,
 )
 from jina_ocr_loaders.engines.base import Render
+from jina_ocr_loaders.engines.hosted import HostedEngine
 from tests.servers import hosted
 from tests.servers.hosted import marked_pdf, page_text
 
@@ -77,11 +80,13 @@ def test_selected_pages_alone_are_read(make_ocr, server, selection, numbers):
     assert result.page_count == 3
 
 
-@pytest.mark.parametrize("selection", ["4", "0", "x", [9]])
+@pytest.mark.parametrize("selection", ["4", "0", "x", [9], 1.5])
 def test_a_wrong_selection_sends_nothing(make_ocr, server, selection):
     """A page that does not exist is a PageRangeError, before any request."""
     with pytest.raises(PageRangeError):
         make_ocr().read(THREE, pages=selection)
+    with pytest.raises(PageRangeError, match=r"^three.pdf: pages 7: there is no page 7; the document has 3 pages"):
+        make_ocr().read(THREE, pages=7, name="three.pdf")
     assert not server.requests
 
 
@@ -117,7 +122,7 @@ def test_a_passing_failure_of_a_page_is_got_over(make_ocr, server, fault):
 def test_a_stalled_stream_is_given_up_after_the_timeout_and_tried_again(make_ocr, server):
     """Nothing comes any more: the attempt ends after timeout seconds, the next one succeeds."""
     server.script_page(2, hosted.stall())
-    result = make_ocr(timeout=1.0).read(THREE)
+    result = make_ocr(timeout=5.0).read(THREE)
     assert [page.markdown for page in result] == GOOD
     assert server.pages().count(2) == 2
 
@@ -189,16 +194,35 @@ def test_skip_leaves_failed_pages_out(make_ocr, server):
 )
 def test_a_fatal_answer_ends_the_document_after_one_request(make_ocr, server, mode, code, error, monkeypatch):
     """Wrong key, no credit, wrong address: one request for 40 pages, one error, whatever on_error says."""
-    monkeypatch.setattr(pipeline, "HEAD_START", 60)  # this machine may be slow; the first answer ends the wait
+    monkeypatch.setattr(HostedEngine, "head_start", 60)  # this machine may be slow; the first answer ends the wait
     server.otherwise = hosted.status(code)
     with pytest.raises(error):
         make_ocr(on_error=mode).read(marked_pdf(40))
     assert len(server.requests) == 1
 
 
+def test_the_first_request_is_alone_until_the_server_takes_it_on(make_ocr, server, monkeypatch):
+    """The others follow as soon as its answer begins, before there is any text."""
+    monkeypatch.setattr(HostedEngine, "head_start", 600)
+    together = threading.Event()
+
+    async def behave(exchange):
+        await exchange.open_stream()
+        if len(server.requests) == 3:
+            together.set()
+        await asyncio.to_thread(together.wait, 20)
+        await exchange.pieces(page_text(exchange.request.page))
+        await exchange.event(exchange.chunk(finish="stop"))
+        await exchange.end()
+
+    server.otherwise = behave
+    assert [page.markdown for page in make_ocr(max_retries=0, timeout=60).read(THREE)] == GOOD
+    assert together.is_set()
+
+
 def test_an_unknown_model_names_those_that_there_are(make_ocr, server, monkeypatch):
     """One request, and the message lists what /v1/models offers."""
-    monkeypatch.setattr(pipeline, "HEAD_START", 60)
+    monkeypatch.setattr(HostedEngine, "head_start", 60)
     with pytest.raises(ModelNotFoundError, match="jina-ocr-v1"):
         make_ocr(model="no-such-model").read(marked_pdf(40))
     assert len(server.requests) == 1
@@ -289,6 +313,24 @@ def test_raw_leaves_the_text_as_it_came(make_ocr, server):
     assert make_ocr().read(THREE, pages=1).markdown == text.strip().replace("<th>1</th>", "<td>1</td>")
 
 
+@pytest.mark.parametrize("raw", [True, False])
+def test_half_characters_are_put_together_or_replaced(make_ocr, server, tmp_path, raw):
+    """Servers that cut a stream between the halves of an emoji, or send one half: the text can be written and kept."""
+
+    async def behave(exchange):
+        await exchange.open_stream()
+        for half in (r"\ud83d", r"\ude00", r" and \ud83d."):
+            await exchange.event(json.dumps(exchange.chunk("HERE")).replace("HERE", half))
+        await exchange.event(exchange.chunk(finish="stop"))
+        await exchange.end()
+
+    server.script_page(1, behave)
+    ocr = make_ocr(raw=raw, cache=tmp_path)
+    for cached in (False, True):
+        (page,) = ocr.read(THREE, pages=1)
+        assert (page.markdown, page.cached) == ("\U0001f600 and \ufffd.", cached)
+
+
 def test_the_literal_null_is_an_empty_page(make_ocr, server):
     """The benchmark prompt's null: no text, status empty."""
     server.script_page(2, hosted.ok("null"))
@@ -356,6 +398,20 @@ def test_one_object_serves_loops_and_threads(make_ocr):
     for thread in threads:
         thread.join(60)
     assert lengths == [3] * 4
+
+
+def test_loops_do_not_add_up(make_ocr, server):
+    """``asyncio.run`` in a row: a closed loop, its connections and its slots go, although nobody closed the engine."""
+    ocr, loops = make_ocr(concurrency=1), []
+
+    async def main():
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await ocr.aread(THREE)
+
+    for _ in range(3):
+        asyncio.run(main())
+    gc.collect()
+    assert [loop() is None for loop in loops] == [True, True, False]
 
 
 def test_a_cancelled_reading_leaves_nothing_running(make_ocr, server):
@@ -456,9 +512,55 @@ def test_streaming_yields_the_text_as_it_comes(make_ocr, server):
 
 def test_a_stream_that_breaks_off_raises(make_ocr, server):
     """Text that was handed out cannot be taken back: a break in the middle is an error, not an end."""
-    server.script_page(1, hosted.reset_during())
-    with pytest.raises(TransientError):
-        list(make_ocr().stream(THREE))
+    server.script_page(2, hosted.reset_during())
+    with pytest.raises(TransientError) as caught:
+        list(make_ocr().stream(THREE, page=2))
+    assert (caught.value.source, caught.value.page) == (make_ocr().read(THREE, pages=1).source, 2)
+
+
+@pytest.mark.parametrize("text", ["", "The beginning"])
+def test_a_stream_that_the_token_limit_cuts_says_so(make_ocr, server, caplog, text):
+    """One warning with the page, however little came."""
+    server.script_page(2, hosted.ok(text, finish_reason="length"))
+    assert "".join(make_ocr().stream(THREE, page=2)) == text
+    (record,) = caplog.records
+    assert record.getMessage().endswith("page 2: the token limit cut the text")
+
+
+class Whole:
+    """An engine of the user's own that reads documents, but not this page."""
+
+    name, model, leaves_machine, max_concurrency, prices = "whole", "m", False, None, None
+
+    async def page_count(self, source, password, retry):
+        return 3
+
+    async def read_page(self, source, number, request):
+        raise RequestRejectedError("no")
+
+    async def aclose(self):
+        pass
+
+
+def test_a_stream_of_a_page_that_failed_raises():
+    """Where an engine reads documents by itself, a failed page is an error too, and not an empty text."""
+    with pytest.raises(RequestRejectedError, match="page 2: no"):
+        list(JinaOCR(Whole()).stream(THREE, page=2))
+
+
+def test_a_server_that_never_ends_is_left(make_ocr, server):
+    """It streams more than max_tokens can be, of text that never repeats itself: cut there, and said."""
+
+    async def behave(exchange):
+        await exchange.open_stream()
+        for n in itertools.count():
+            await exchange.event(exchange.chunk("".join(f" {n * 1000 + k:x}" for k in range(1000))))
+            await exchange.wait(0.001)
+
+    server.script_page(2, behave)
+    page = make_ocr(max_tokens=64, content_retries=0).read(THREE).pages[1]
+    assert (page.status, page.finish_reason) == (PageStatus.TRUNCATED, "length")
+    assert 64 * 128 < len(page.markdown) < 100_000
 
 
 class Upper:

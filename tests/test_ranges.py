@@ -14,6 +14,7 @@ from jina_ocr_loaders.ranges import check_pages, parse_pages
         ("6-", [6, 7, 8, 9, 10]),
         ("-3--1", [8, 9, 10]),
         (" 2 , 2,1-2", [1, 2]),
+        ("1 - 3, 9 -", [1, 2, 3, 9, 10]),
         (3, [3]),
         (-1, [10]),
         ([4, 2, -1], [2, 4, 10]),
@@ -26,7 +27,11 @@ def test_a_selection_names_pages_from_one_in_document_order(selection, pages):
 
 
 @pytest.mark.parametrize(
-    "selection", ["0", "11", "5-11", "-11", "4-2", "", "a", "1,,2", "1-2-3", "1.5", 0, 11, [0], [], [1.5], True, ["1"]]
+    "selection",
+    [
+        *("0", "11", "5-11", "-11", "4-2", "", "a", "1,,2", "1-2-3", "1 2", "1.5", "9" * 5000),
+        *(0, 11, 1.5, [0], [], [1.5], True, ["1"]),
+    ],
 )
 def test_a_wrong_selection_says_what_is_wrong(selection):
     """Malformed, backwards or missing pages are a PageRangeError, which is a ValueError too."""

@@ -192,3 +192,10 @@ def test_an_attempt_that_outlasts_its_deadline_is_cut_and_tried_again():
     with pytest.raises(DeadlineExceededError, match="timeout="):
         asyncio.run(main(RetryPolicy(max_retries=9, page_timeout=0.02)))
     assert stall.calls == 2
+
+
+def test_a_cold_server_is_not_stormed():
+    """503 with "Retry-After: 0" is probed once a second, not as fast as the network goes."""
+    time = FakeTime()
+    call(script(*[WarmingUpError("503", retry_after=0)] * 5), time=time)
+    assert time.sleeps == [1.0] * 5

@@ -47,6 +47,6 @@ def test_a_cancelled_call_is_left_behind(loop_is_closed):
 
     asyncio.run(run())
     release.set()
-    threads[0].join(5)
+    threads[0].join(60)
     assert threads[0].daemon
     assert not threads[0].is_alive()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -62,6 +62,10 @@ class Transcription:
     warnings: tuple[str, ...] = ()
 
 
+Retry = Callable[[Callable[[], Awaitable[Transcription]]], Awaitable[Transcription]]
+"""Makes attempts, each with its own deadline, until one succeeds or no further one makes sense."""
+
+
 @dataclass(frozen=True, slots=True)
 class Render:
     """How an engine wants its page images.
@@ -115,8 +119,8 @@ class DocumentEngine(Protocol):
     max_concurrency: int | None
     prices: tuple[float, float] | None
 
-    async def page_count(self, source: Source, password: str | None) -> int:
-        """Pages in the document."""
+    async def page_count(self, source: Source, password: str | None, retry: Retry) -> int:
+        """Pages in the document; a page that has to be read to count them is read through ``retry``."""
         ...
 
     async def read_page(self, source: Source, number: int, request: OCRRequest) -> Transcription:

@@ -28,6 +28,7 @@ from jina_ocr_loaders.errors import (
     WarmingUpError,
 )
 from jina_ocr_loaders.settings import OCRSettings
+from jina_ocr_loaders.threads import in_daemon_thread
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -64,6 +65,7 @@ class HostedEngine:
 
     name = "hosted"
     max_concurrency: int | None = None
+    head_start = 1.0  # seconds that the first request is alone if nothing comes before: to refuse a key takes less
 
     def __init__(self, settings: OCRSettings) -> None:
         self.base_url = endpoint.base_url(settings.base_url)
@@ -89,6 +91,8 @@ class HostedEngine:
     async def stream(self, page: PageImage, request: OCRRequest) -> AsyncGenerator[Delta]:
         """Yield the page's Markdown as it comes; the last Delta carries finish reason, usage and the model's name.
 
+        The first one is empty: the server has taken the request on.
+
         Raises:
             EngineError: its class tells whether, and after how long, another attempt makes sense. One with the code
                 "no_end" is a stream that stopped without a word; if this server has never ended one properly, the
@@ -105,6 +109,7 @@ class HostedEngine:
         chunks = await self._create(client, fields, stream=True)
         reading = StreamReading()
         try:
+            yield Delta()
             with self._errors():
                 # Nothing is awaited here for each piece but the piece: a page has a thousand of them.
                 while reading.finish_reason is None and (chunk := await anext(chunks, None)) is not None:
@@ -148,7 +153,7 @@ class HostedEngine:
         if self._key is None and self._jina:
             raise AuthenticationError("There is no API key: set JINA_API_KEY or pass api_key= (keys: https://jina.ai).")
         if asyncio.get_running_loop() not in self._clients:
-            await asyncio.to_thread(importlib.import_module, "openai")
+            await in_daemon_thread(lambda: importlib.import_module("openai"))
         return self._clients.get()
 
     async def _close(self, client: AsyncOpenAI) -> None:

@@ -18,14 +18,14 @@ T = TypeVar("T")
 
 
 class PerLoop(Generic[T]):
-    """One client for each event loop, made on first use.
+    """One client, or what else belongs to an event loop, for each of them, made on first use.
 
     Parameters:
         make: makes a client; called on the loop that it is for.
-        close: closes one.
+        close: closes one, if that is needed.
     """
 
-    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]]) -> None:
+    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]] | None = None) -> None:
         self._make = make
         self._close = close
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
@@ -38,6 +38,7 @@ class PerLoop(Generic[T]):
         """The running loop's client."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
+            self._forget_closed()
             self._clients[loop] = self._make()
         return self._clients[loop]
 
@@ -46,7 +47,7 @@ class PerLoop(Generic[T]):
         for reference in self._clients.keyrefs():  # a copy: other threads may add theirs meanwhile
             loop = reference()
             client = self._clients.pop(loop, None) if loop else None
-            if loop is None or client is None:
+            if loop is None or client is None or self._close is None:
                 continue
             if loop is asyncio.get_running_loop():
                 await self._close(client)
@@ -54,7 +55,14 @@ class PerLoop(Generic[T]):
                 with suppress(RuntimeError):  # it is closed, and its connections with it
                     loop.call_soon_threadsafe(partial(self._close_later, client))
 
+    def _forget_closed(self) -> None:
+        """A client knows its loop, which therefore never goes by itself: ``asyncio.run`` in a row would add up."""
+        for reference in self._clients.keyrefs():
+            if (loop := reference()) and loop.is_closed():
+                self._clients.pop(loop, None)
+
     def _close_later(self, client: T) -> None:
+        assert self._close
         task = asyncio.ensure_future(self._close(client))
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)

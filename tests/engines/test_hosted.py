@@ -155,7 +155,7 @@ def test_text_comes_piece_by_piece(server: HostedServer) -> None:
     async def two_parts(exchange: Exchange) -> None:
         await exchange.open_stream()
         await exchange.pieces("first")
-        await asyncio.to_thread(release.wait, 10)
+        await asyncio.to_thread(release.wait, 60)
         await exchange.pieces(" second")
         await exchange.event(exchange.chunk(finish="stop"))
         await exchange.end()
@@ -167,11 +167,12 @@ def test_text_comes_piece_by_piece(server: HostedServer) -> None:
         texts = []
         async for delta in engine.stream(page(), REQUEST):
             texts.append(delta.text)
-            release.set()
+            if delta.text:
+                release.set()
         await engine.aclose()
         return texts
 
-    assert asyncio.run(main()) == ["first", " second", ""]
+    assert asyncio.run(main()) == ["", "first", " second", ""]
 
 
 def test_a_consumer_that_stops_stops_the_server(server: HostedServer) -> None:
@@ -183,7 +184,7 @@ def test_a_consumer_that_stops_stops_the_server(server: HostedServer) -> None:
         async with aclosing(engine.stream(page(), REQUEST)) as deltas:
             async for _ in deltas:
                 break
-        assert await asyncio.to_thread(server.requests[0].done.wait, 10)
+        assert await asyncio.to_thread(server.requests[0].done.wait, 60)
         await engine.aclose()
 
     asyncio.run(main())
@@ -198,11 +199,11 @@ def test_cancelling_stops_the_server_too(server: HostedServer) -> None:
     async def main() -> None:
         engine = engine_for(server)
         task = asyncio.create_task(transcribe(engine, page(), REQUEST))
-        assert await asyncio.to_thread(server.received.wait, 10)
+        assert await asyncio.to_thread(server.received.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await asyncio.to_thread(server.requests[0].done.wait, 10)
+        assert await asyncio.to_thread(server.requests[0].done.wait, 60)
         await engine.aclose()
 
     asyncio.run(main())
@@ -375,8 +376,8 @@ def test_a_silent_server_ends_with_the_read_time_out(server: HostedServer) -> No
 
 def test_a_slow_drip_is_read_to_its_end(server: HostedServer) -> None:
     """Each piece is in time, though all together take longer than the deadline: that is the pipeline's to judge."""
-    server.otherwise = ok(pace=0.1)
-    assert read(engine_for(server), page(2), replace(REQUEST, deadline=0.5)).text == page_text(2)
+    server.otherwise = ok("a b c d", pace=1)
+    assert read(engine_for(server), page(2), replace(REQUEST, deadline=3)).text == "a b c d"
 
 
 # The end of a stream.
@@ -892,9 +893,9 @@ def test_one_engine_serves_several_loops_at_once(server: HostedServer) -> None:
     together = threading.Barrier(4)
 
     async def work(number: int) -> None:
-        together.wait(timeout=10)
+        together.wait(timeout=60)
         texts[number] = (await transcribe(engine, page(number), REQUEST)).text
-        together.wait(timeout=10)
+        together.wait(timeout=60)
         await engine.aclose()
 
     threads = [threading.Thread(target=asyncio.run, args=(work(number),)) for number in range(1, 5)]
