@@ -48,10 +48,14 @@ class JinaOCRError(Exception):
         page: its 1-based page number.
         code: short stable name for programs; by default the class name in snake case without "Error".
 
+    Attributes:
+        result: the pages that had been read, if any, where the error ended the reading of a whole document.
+
     Errors pickle, and compare by identity like any exception.
     """
 
     fatal = False  # a fatal error ends the document at once, in every error mode
+    result: DocumentResult | None = None
 
     def __init__(
         self, message: str, *, source: str | None = None, page: int | None = None, code: str | None = None
@@ -215,6 +219,8 @@ class DeadlineExceededError(EngineError):
 
 class PagesFailedError(JinaOCRError):
     """Some pages could not be read. ``result`` holds every page, the good ones too."""
+
+    result: DocumentResult
 
     def __init__(self, message: str, *, result: DocumentResult, source: str | None = None) -> None:
         super().__init__(message, source=source)

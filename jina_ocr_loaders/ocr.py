@@ -22,7 +22,7 @@ from jina_ocr_loaders.cache import open_cache
 from jina_ocr_loaders.engines.base import DocumentEngine, Engine, Render
 from jina_ocr_loaders.engines.http_client import PerLoop
 from jina_ocr_loaders.engines.select import create_engine
-from jina_ocr_loaders.errors import PageRangeError, PagesFailedError, SourceError
+from jina_ocr_loaders.errors import JinaOCRError, PageRangeError, PagesFailedError, SourceError
 from jina_ocr_loaders.estimate import Estimate, check_cost_allowed, check_pages_allowed, estimate
 from jina_ocr_loaders.pages import open_document, prestart
 from jina_ocr_loaders.pipeline import Job, Runtime, read_pages, stream_page
@@ -240,7 +240,7 @@ class JinaOCR:
             One result per page, in order.
 
         Raises:
-            SourceError, EngineError: nothing can be read.
+            SourceError, EngineError: it cannot be read, or not to its end; pages that had been read are in ``result``.
             PagesFailedError: some pages failed, with ``on_error="raise"``; it holds all results.
         """
         return bridge.run(lambda: self.aread(source, pages, password, fs=fs, source_id=source_id, name=name))
@@ -262,7 +262,15 @@ class JinaOCR:
             self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name) as document,
             aclosing(aiter(document)) as results,
         ):
-            return document.result([page async for page in results])
+            read: list[PageResult] = []
+            try:
+                async for page in results:
+                    read.append(page)
+            except JinaOCRError as error:
+                if read and error.result is None:
+                    error.result = document.result(read)
+                raise
+            return document.result(read)
 
     def pages(
         self,

@@ -201,6 +201,16 @@ def test_a_fatal_answer_ends_the_document_after_one_request(make_ocr, server, mo
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("mode", ["raise", "mark"])
+def test_what_was_read_before_a_fatal_answer_is_kept(make_ocr, server, mode):
+    """Credit that ends on page 3 costs page 3 and those after it: the error holds the pages that were paid."""
+    server.script_page(3, hosted.status(402))
+    with pytest.raises(QuotaError) as caught:
+        make_ocr(on_error=mode, concurrency=1).read(THREE)
+    assert [page.markdown for page in caught.value.result] == GOOD[:2]
+    assert "page 3" in str(caught.value)
+
+
 def test_the_first_request_is_alone_until_the_server_takes_it_on(make_ocr, server, monkeypatch):
     """The others follow as soon as its answer begins, before there is any text."""
     monkeypatch.setattr(HostedEngine, "head_start", 600)

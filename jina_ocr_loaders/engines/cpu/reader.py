@@ -174,7 +174,7 @@ def shared_reader() -> PageReader:
         if _Shared.forked:
             raise EngineNotReadyError(
                 "The cpu engine cannot go on in a forked process once its models are loaded. "
-                'Start processes with multiprocessing.get_context("spawn"), or fork before the first page is read.'
+                'Start processes with multiprocessing.get_context("spawn"), or fork before the JinaOCR is made.'
             )
         if _Shared.reader is None:
             _Shared.reader = PageReader()
