@@ -387,13 +387,14 @@ def damaged(source, folder):
 
 
 @pytest.mark.parametrize("fault", ["a tensor of another shape", "too little memory for one page"])
-def test_an_engine_that_cannot_start_gives_its_own_last_words(cycle, page, tmp_path, monkeypatch, fault):
+def test_an_engine_that_cannot_start_gives_its_own_last_words(snapshots, page, tmp_path, monkeypatch, fault):
     """What vLLM only logs, in a process of its own, is in the error: which sizes differ, or what memory would do."""
     monkeypatch.delenv("VLLM_CPU_KVCACHE_SPACE", raising=False)
+    fresh = snapshots(kind="cycle", seed=2).path  # that of `cycle` has an engine already
     if fault == "a tensor of another shape":
-        model, arguments, words = damaged(cycle.path, tmp_path), {}, r"Error: .*(248.*256|256.*248)"
+        model, arguments, words = damaged(fresh, tmp_path), {}, r"Error: .*(248.*256|256.*248)"
     else:
-        model, arguments, words = cycle.path, {"kv_cache_memory_bytes": 4_000_000}, r"ValueError: .*KV cache"
+        model, arguments, words = fresh, {"kv_cache_memory_bytes": 4_000_000}, r"ValueError: .*KV cache"
 
     async def read():
         async with LocalEngine(model, num_speculative_tokens=0, engine_args=SMALL | arguments) as engine:
