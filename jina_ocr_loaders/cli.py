@@ -351,10 +351,8 @@ def _read(ocr: JinaOCR, file: str, pages: str | None, password: str | None, sink
         task = progress.add_task(escape(document.source), total=len(document.numbers))
         with closing(_counted(document, progress, task, outcome)) as results:  # before the document is
             sink.write(document, results)
-        prices = ocr.engine.prices
-        if prices:
-            usage = outcome.usage
-            outcome.cost = (usage.input_tokens * prices[0] + usage.output_tokens * prices[1]) / 1e6
+        if prices := ocr.engine.prices:
+            outcome.cost = outcome.usage.cost(prices)
 
 
 def _counted(

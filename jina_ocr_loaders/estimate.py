@@ -8,6 +8,7 @@ from typing import Any
 
 from jina_ocr_loaders.engines.base import DocumentEngine, Engine, OCRRequest
 from jina_ocr_loaders.errors import BudgetExceededError
+from jina_ocr_loaders.results import Usage
 from local_engine.preprocess import image_token_count
 
 OUTPUT_TOKENS = 1085  # a page on average, measured on olmOCR-bench (model card, "Performance")
@@ -74,7 +75,7 @@ def estimate(
         text = requests * (len(request.prompt) // CHARACTERS_PER_TOKEN + LAYOUT_TOKENS)
         output = requests * min(OUTPUT_TOKENS, request.max_tokens)
     total = sum(tokens) + text
-    cost = (total * prices[0] + output * prices[1]) / 1e6 if prices else None if engine.leaves_machine else 0.0
+    cost = Usage(total, output).cost(prices) if prices else None if engine.leaves_machine else 0.0
     return Estimate(
         *(source, engine.name, engine.model, page_count, tuple(numbers), tuple(tokens)),
         *(total, output, cost),

@@ -27,7 +27,7 @@ from jina_ocr_loaders.estimate import Estimate, check_cost_allowed, check_pages_
 from jina_ocr_loaders.pages import open_document, prestart
 from jina_ocr_loaders.pipeline import Job, Runtime, read_pages, stream_page
 from jina_ocr_loaders.ranges import PageSelection, check_pages, parse_pages
-from jina_ocr_loaders.results import DocumentResult, PageResult, PageStatus
+from jina_ocr_loaders.results import DocumentResult, PageResult, PageStatus, Usage
 from jina_ocr_loaders.retry import Clock
 from jina_ocr_loaders.settings import OCROptions, OCRSettings
 from jina_ocr_loaders.sources import Source, SourceLike
@@ -118,11 +118,8 @@ class OpenDocument:
     def result(self, pages: Sequence[PageResult]) -> DocumentResult:
         """The document's result made of these pages."""
         prices = self._job.engine.prices
-        usage = [page.usage for page in pages]
-        cost = None
-        if prices:
-            spent = sum(u.input_tokens for u in usage) * prices[0] + sum(u.output_tokens for u in usage) * prices[1]
-            cost = spent / 1e6
+        usage = sum((page.usage for page in pages), Usage())
+        cost = usage.cost(prices) if prices else None
         return DocumentResult(self.source, self.source_id, tuple(pages), self.page_count, dict(self.metadata), cost)
 
     def _own_job(self) -> Job:

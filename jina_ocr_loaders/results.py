@@ -35,6 +35,10 @@ class Usage:
     def total_tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
+    def cost(self, prices: tuple[float, float]) -> float:
+        """Dollars, at these prices per million input and output tokens."""
+        return (self.input_tokens * prices[0] + self.output_tokens * prices[1]) / 1e6
+
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
