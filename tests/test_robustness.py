@@ -8,6 +8,7 @@ import functools
 import io
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -103,7 +104,9 @@ def workers(path: str | None = None) -> list[psutil.Process]:
     found = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
-            is_worker = "jina_ocr_loaders.pages.worker" in child.cmdline()
+            while not (command := child.cmdline()):
+                time.sleep(0.001)  # it is being started: the kernel has its command in a moment
+            is_worker = "jina_ocr_loaders.pages.worker" in command
             if is_worker and (path is None or path in [file.path for file in child.open_files()]):
                 found.append(child)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
@@ -11,17 +12,17 @@ from typing import Any
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from jina_ocr_loaders.errors import CorruptDocumentError, MissingExtraError, PageRenderError, ResourceLimitError
+from jina_ocr_loaders.pages import jpeg2000, tiff, webp
 from jina_ocr_loaders.pages.drawing import ENLARGED, SMALL, Drawing, draw_strips, strip_scale, strip_sizes
 from jina_ocr_loaders.pages.limits import Limits
 
 FORMATS = ("AVIF", "BMP", "DIB", "GIF", "JPEG", "JPEG2000", "PNG", "TIFF", "WEBP")  # none that runs programs
-SUBFILE_TYPE, REDUCED = 254, 1  # TIFF 6.0, NewSubfileType: bit 0 marks a smaller copy of another image of the file
-PHOTOMETRIC, WHITE_IS_ZERO = 262, 0  # TIFF 6.0, PhotometricInterpretation
 COARSE = 1 / 4  # an image made smaller than this has lost small print
 GAP = 2.0  # an image is reduced by averaging to no less than this many times its final size (Pillow's reducing_gap)
 BYTES_PER_FRAME = 20  # of a file at least: the headers alone of a frame of GIF, the shortest
 MAX_SIDE = 1_000_000  # pixels; each row takes memory of its own, however short it is
 BAND = 1 << 22  # pixels that are converted at a time
+COPIED = {"AVIF": 7, "WEBP": 12}  # bytes a pixel that Pillow needs at least where decoders copy; others need 4 at most
 
 Frame = Callable[[], Image.Image]
 """Gives one frame of a file; raises ResourceLimitError before it decodes one that is too large."""
@@ -45,7 +46,7 @@ class Images:
     def __init__(self, path: str, kind: str, render: dict[str, Any], limits: Limits) -> None:
         self.metadata: dict[str, str] = {}
         self._render = render
-        self._frames, self.close = (_open_heif if kind == "heif" else _open)(path, limits.pixels)
+        self._frames, self.close = (_open_heif if kind == "heif" else _open)(path, limits)
         self.page_count = len(self._frames)
 
     def page(self, number: int) -> Drawing:
@@ -89,22 +90,38 @@ class Images:
 
 def _decoded(frame: Image.Image, scale: float) -> Image.Image:
     """The frame with its pixels, upright; at a half, a quarter, … where the format can and that is enough."""
-    if frame.format == "JPEG":
+    if frame.format in ("JPEG", "MPO"):
         frame.draft(None, (math.ceil(frame.width * scale), math.ceil(frame.height * scale)))
-    elif frame.format == "JPEG2000" and scale < 1:
-        frame = _small_jpeg_2000(frame, scale)
+    elif frame.format == "JPEG2000":
+        frame = jpeg2000.decoded(frame, scale)
+    elif frame.format == "PNG":
+        _scale_transparency(frame)
+    elif frame.format in ("AVIF", "WEBP") and getattr(frame, "n_frames", 1) == 1:
+        _drop_decoder(frame)
     return upright(frame)
 
 
-def _small_jpeg_2000(image: Any, scale: float) -> Any:
-    """A JPEG 2000 image decoded small, if possible: whole it takes up to 16 bytes a pixel."""
-    for halvings in range(int(math.log2(1 / scale)), 0, -1):
-        smaller: Any = Image.open(image.fp, formats=["JPEG2000"])
-        smaller.reduce = halvings
-        with suppress(OSError):  # the file has fewer levels, or a size that Pillow halves otherwise than OpenJPEG
-            smaller.load()
-            return smaller
-    return image
+def _drop_decoder(image: Any) -> None:
+    """Let a decoder that has given its only frame go before Pillow copies that: a quarter less memory."""
+
+    def prepare() -> None:
+        image._decoder = None
+        del image.load_prepare  # this function, which would keep the image alive
+        image.load_prepare()
+
+    image.load_prepare = prepare
+
+
+def _scale_transparency(image: Any) -> None:
+    """Give the transparent value of a PNG in 8 bits: Pillow keeps it in the bits of the file."""
+    raw_mode = image.tile[0].args if image.tile else None
+    if "transparency" not in image.info or image.info.get("scaled"):  # frames share it
+        return
+    value = image.info["transparency"]
+    if raw_mode in ("L;2", "L;4"):
+        image.info.update(transparency=value * (85 if raw_mode == "L;2" else 17), scaled=True)
+    elif raw_mode == "RGB;16B":
+        image.info.update(transparency=tuple(part >> 8 for part in value), scaled=True)
 
 
 def upright(image: Image.Image) -> Image.Image:
@@ -156,8 +173,10 @@ def _bands(image: Image.Image, factor: int = 1) -> Iterator[tuple[int, Image.Ima
 
 def _conversion(image: Image.Image) -> Callable[[Image.Image], Image.Image] | None:
     """What makes L or RGB on white of any part of the image; None if it is that already."""
-    if image.mode.startswith("I") or image.mode == "F":
+    if image.mode.startswith("I") or image.mode == "F" or tiff.as_floats(image):
         return _deep_grey(image)
+    if image.format in ("BMP", "TIFF") and image.mode == "RGBA" and image.getextrema()[-1] == (0, 0):
+        return lambda part: part.convert("RGB")  # a fourth channel that nobody has filled in (Chrome sees BMPs so)
     if image.has_transparency_data:
         return _on_white
     if image.mode == "LAB":
@@ -169,7 +188,7 @@ def _conversion(image: Image.Image) -> Callable[[Image.Image], Image.Image] | No
 
 
 def _on_white(image: Image.Image) -> Image.Image:
-    image = image.convert("RGBA")
+    image = (image.convert("LA") if image.mode == "La" else image).convert("RGBA")
     paper = Image.new("RGB", image.size, "white")
     paper.paste(image, mask=image.getchannel("A"))
     return paper
@@ -187,33 +206,59 @@ def _deep_grey(image: Image.Image) -> Callable[[Image.Image], Image.Image]:
 
     So 12 bits in 16, as scanners deliver them, come out as bright as they were. Floats up to 1 have white at 1.
     """
-    inverted = getattr(image, "tag_v2", {}).get(PHOTOMETRIC) == WHITE_IS_ZERO
-    extrema = [band.convert("F").getextrema() for _, band in _bands(image)]
-    low, high = min(low for low, _ in extrema), max(high for _, high in extrema)
-    if not (isinstance(low, float) and isinstance(high, float) and math.isfinite(high - low)):
-        raise PageRenderError("the image holds values that are not numbers", code="render_error")
+    as_floats = tiff.as_floats(image) or (lambda part: part.convert("F"))
+    low, high = math.inf, -math.inf
+    for _, band in _bands(image):
+        values: Any = as_floats(band)
+        mean = values.reduce(values.size).getpixel((0, 0))
+        if not math.isfinite(mean):  # extrema overlook what is no number
+            raise PageRenderError(f"it holds values that are no finite numbers: {tiff.TO_PNG}", code="render_error")
+        lowest, highest = values.getextrema()
+        low, high = min(low, lowest), max(high, highest)
     black = min(low, 0.0)
-    white = 1.0 if image.mode == "F" and high <= 1 else float((1 << max(math.ceil(high), 1).bit_length()) - 1)
+    largest = max(math.ceil(high * (1 - 2**-24)), 1)  # the 24 bits of a float may have rounded it up
+    white = 1.0 if image.mode == "F" and high <= 1 else float((1 << largest.bit_length()) - 1)
     scale = 255 / (white - black)
-    if inverted:
+    if tiff.white_is_zero(image):
         black, scale = white, -scale
     shift = 0.5 - black * scale
-    return lambda part: part.convert("F").point(lambda value: value * scale + shift).convert("L")
+
+    def grey(part: Image.Image) -> Image.Image:
+        return as_floats(part).point(lambda value: value * scale + shift).convert("L")
+
+    transparent = image.info.get("transparency")
+    if transparent is None:
+        return grey
+    is_paper = [255 if value == transparent else 0 for value in range(1 << 16)]
+
+    def grey_on_white(part: Image.Image) -> Image.Image:
+        shown = grey(part)
+        shown.paste(255, mask=part.convert("I").point(is_paper, "L"))
+        return shown
+
+    return grey_on_white
 
 
-def _open(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], None]]:
+def _open(path: str, limits: Limits) -> tuple[list[Frame], Callable[[], None]]:
     # From a path Pillow maps some TIFFs into memory, and garbles those that it must turn.
     file = open(path, "rb")  # noqa: SIM115
+    if canvas := webp.size(file.read(webp.HEAD_BYTES)):
+        _check(canvas, _most_pixels("WEBP", limits))
     try:
         image = Image.open(file, formats=FORMATS)
     except UnidentifiedImageError:
+        tiff.refuse(file)
         raise CorruptDocumentError("it is not an image that can be opened: damaged, or of an unknown kind") from None
     except Image.DecompressionBombError:
-        raise ResourceLimitError(f"it has more than the {most_pixels:,} pixels that are read") from None
+        raise ResourceLimitError(f"it has more than the {limits.pixels:,} pixels that are read") from None
+    most_pixels = _most_pixels(image.format, limits)
 
-    def frame(index: int) -> Image.Image:
+    def frame(image: Image.Image, index: int) -> Image.Image:
         try:
-            image.seek(index)
+            if image.format == "TIFF":
+                image = tiff.frame(image, file, index)
+            else:
+                image.seek(index)
         except Image.DecompressionBombError:
             raise ResourceLimitError(f"it has more than the {most_pixels:,} pixels that are read") from None
         _check(image.size, most_pixels)
@@ -222,8 +267,9 @@ def _open(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], None]]
     indices = _frame_indices(image, os.path.getsize(path))
     if len(indices) == 1:
         _check(image.size, most_pixels)
-        return [lambda: Image.open(file, formats=FORMATS)], file.close  # anew, so that its pixels go with its page
-    return [lambda index=index: frame(index) for index in indices], file.close  # type: ignore[misc]
+        # anew, so that its pixels go with its page
+        return [lambda: frame(Image.open(file, formats=FORMATS), 0)], file.close
+    return [lambda index=index: frame(image, index) for index in indices], file.close  # type: ignore[misc]
 
 
 def _frame_indices(image: Image.Image, size: int) -> list[int]:
@@ -236,12 +282,12 @@ def _frame_indices(image: Image.Image, size: int) -> list[int]:
         return [0]
     count = 0
     try:
-        count = getattr(image, "n_frames", 1)
+        count = tiff.frame_count(image) if image.format == "TIFF" else getattr(image, "n_frames", 1)
         if count > size // BYTES_PER_FRAME:
             return list(range(_last_frame(image, size // BYTES_PER_FRAME) + 1))
         if image.format != "TIFF":
             return list(range(count))
-        return [i for i in range(count) if i == 0 or not _is_reduced(image, i)]
+        return [i for i in range(count) if i == 0 or not tiff.is_reduced(image, i)]
     except Exception:  # damaged behind some frame: those before it are good, the next one fails when it is drawn
         return list(range(max(count, image.tell() + 1)))
 
@@ -254,12 +300,7 @@ def _last_frame(image: Image.Image, most: int) -> int:
     return image.tell()
 
 
-def _is_reduced(image: Any, index: int) -> bool:
-    image.seek(index)
-    return bool(image.tag_v2.get(SUBFILE_TYPE, 0) & REDUCED)
-
-
-def _open_heif(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], None]]:
+def _open_heif(path: str, limits: Limits) -> tuple[list[Frame], Callable[[], None]]:
     try:
         import pillow_heif
     except ImportError:
@@ -268,13 +309,20 @@ def _open_heif(path: str, most_pixels: int) -> tuple[list[Frame], Callable[[], N
     file = pillow_heif.open_heif(path, convert_hdr_to_8bit=True)
 
     def frame(index: int) -> Image.Image:
-        _check(file[index].size, most_pixels)
+        _check(file[index].size, limits.pixels)
         image: Image.Image = file[index].to_pillow()
         return image
 
     if len(file) == 1:
-        _check(file[0].size, most_pixels)
+        _check(file[0].size, limits.pixels)
     return [lambda index=index: frame(index) for index in range(len(file))], lambda: None  # type: ignore[misc]
+
+
+def _most_pixels(file_format: str | None, limits: Limits) -> int:
+    """The limit on pixels: lower where the kernel would end it after most of the work, for want of memory."""
+    if sys.platform == "linux" and file_format in COPIED:
+        return min(limits.pixels, limits.memory // COPIED[file_format])
+    return limits.pixels
 
 
 def _check(size: tuple[int, int], most_pixels: int) -> None:

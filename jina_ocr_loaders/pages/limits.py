@@ -14,7 +14,8 @@ class Limits:
         memory: bytes that the worker may allocate (RLIMIT_DATA). Held by the kernel on Linux only: on macOS and
             Windows the pixel limits below bound what an image can take, and nothing bounds what a PDF can take.
         pixels: of one image frame, checked before it is decoded. Pillow's own limit against decompression bombs (twice
-            PIL.Image.MAX_IMAGE_PIXELS) is the default, so neither says yes where the other says no.
+            PIL.Image.MAX_IMAGE_PIXELS) is the default, so neither says yes where the other says no. On Linux WebP and
+            AVIF may have fewer: as many as ``memory`` can hold.
     """
 
     seconds: float = 60.0

@@ -6,9 +6,11 @@ Each has an ``id`` and copies its bytes, once, into a `Spool`.
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -40,6 +42,9 @@ class FileSystem(Protocol):
 class Spool:
     """A temporary file that takes a document piece by piece, and not more than ``max_bytes``.
 
+    On Linux it has no name, so that nothing is left of it even when the process is killed, and other processes open it
+    through /proc. Elsewhere a file without a name could not be opened by workers that have begun before it.
+
     Raises:
         ResourceLimitError: there is no room for it; or, when written to, it is too much.
     """
@@ -49,10 +54,25 @@ class Spool:
         self._max_bytes = max_bytes
         self._size = 0
         self._hash = hashlib.sha256()
+        self._open = ExitStack()
         with self._storing():
-            self._folder = tempfile.TemporaryDirectory(prefix="jina-ocr-", ignore_cleanup_errors=True)
-            self.path = Path(self._folder.name, "document")
-            self._file = self.path.open("wb")
+            self._file, self.path = self._nameless() or self._named()
+
+    def _nameless(self) -> tuple[IO[bytes], Path] | None:
+        if sys.platform != "linux":
+            return None
+        file = self._open.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+        path = Path(f"/proc/{os.getpid()}/fd/{file.fileno()}")
+        with suppress(OSError):
+            path.open("rb").close()
+            if path.parent.stat().st_uid == os.geteuid():  # else this process is closed to others (PR_SET_DUMPABLE)
+                return file, path
+        return None
+
+    def _named(self) -> tuple[IO[bytes], Path]:
+        folder = tempfile.TemporaryDirectory(prefix="jina-ocr-", ignore_cleanup_errors=True)
+        path = Path(self._open.enter_context(folder), "document")
+        return self._open.enter_context(path.open("wb")), path
 
     def write(self, chunk: bytes) -> None:
         """Add a piece."""
@@ -66,7 +86,7 @@ class Spool:
     def finish(self) -> str:
         """Nothing more comes; returns the content's SHA-256 in hexadecimal digits."""
         with self._storing():
-            self._file.close()
+            self._file.flush()
         return self._hash.hexdigest()
 
     @contextmanager
@@ -84,8 +104,7 @@ class Spool:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         with suppress(OSError):
-            self._file.close()
-        self._folder.cleanup()
+            self._open.close()
 
 
 class Origin(Protocol):
@@ -252,7 +271,10 @@ def _copy(
                 spool.write(chunk)
     except JinaOCRError:
         raise
-    except Exception as error:
+    except UnicodeDecodeError as no_text:
+        raise UnsupportedSourceError("the stream gives text: open it in binary mode ('rb')", source=name) from no_text
+    except Exception as raised:
+        error = _reason(raised)
         text = str(error)
         safe = redact(text, url)
         cause = error if safe == text else None
@@ -260,3 +282,13 @@ def _copy(
             raise SourceNotFoundError("no such file", source=name, code="not_found") from cause
         message = f"cannot be read: {safe or type(error).__name__}"
         raise failure(message, source=name, code="not_readable") from cause
+
+
+def _reason(error: Exception) -> Exception:
+    """What went wrong: of whatever it is, fsspec's http file system says that the file is not there."""
+    cause = error.__cause__
+    if isinstance(error, FileNotFoundError) and isinstance(cause, Exception):
+        of_http = type(cause).__module__.startswith("aiohttp") or isinstance(cause, TimeoutError)
+        if of_http and getattr(cause, "status", None) not in (404, 410):
+            return cause
+    return error

@@ -88,6 +88,23 @@ def transparent(kind: str = "PNG") -> bytes:
     return saved(image, kind)
 
 
+def bmp_without_alpha() -> bytes:
+    """A BMP whose header names an alpha channel, in which all is 0."""
+    image = picture().transpose(Image.Transpose.FLIP_TOP_BOTTOM)
+    pixels = Image.merge("RGBA", (*image.split(), Image.new("L", SIZE))).tobytes("raw", "BGRA")
+    masks = struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF000000)
+    header = struct.pack("<IiiHHIIiiII", 124, *SIZE, 1, 32, 3, len(pixels), 0, 0, 0, 0) + masks + bytes(68)
+    return b"BM" + struct.pack("<IHHI", 138 + len(pixels), 0, 0, 138) + header + pixels
+
+
+def tiff_without_alpha() -> bytes:
+    """A TIFF of RGB with a fourth channel of 0, of which it does not say what it is."""
+    data = saved(Image.merge("RGBA", (*picture().split(), Image.new("L", SIZE))), "TIFF")
+    extra = struct.pack("<HHIHH", 338, 3, 1, 2, 0)  # ExtraSamples: unassociated alpha
+    assert extra in data
+    return data.replace(extra, struct.pack("<HHIHH", 340, 3, 1, 2, 0))
+
+
 def turned(orientation: int, kind: str = "JPEG", mode: str = "RGB") -> bytes:
     """The picture stored so that only its EXIF or TIFF orientation (1 to 8) sets it right."""
     undo = {

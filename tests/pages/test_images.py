@@ -11,7 +11,7 @@ from PIL import Image
 from jina_ocr_loaders.engines.base import Render
 from jina_ocr_loaders.errors import CorruptDocumentError, MissingExtraError, PageRenderError, ResourceLimitError
 from jina_ocr_loaders.pages import Limits, Page, client
-from tests.data import images
+from tests.data import images, pngs
 from tests.pages.opening import ink, open_bytes, quarters, read, run
 
 FORMATS = ["PNG", "JPEG", "WEBP", "TIFF", "GIF", "BMP", "JPEG2000", "AVIF"]
@@ -41,6 +41,40 @@ def test_deep_grey_is_rescaled(tmp_path, make):
 def test_transparency_is_white(tmp_path, kind):
     """What shows through is paper, though the hidden pixels are black."""
     assert quarters(read(tmp_path, images.transparent(kind), "image").image) == "X---"
+
+
+@pytest.mark.parametrize("make", [images.bmp_without_alpha, images.tiff_without_alpha])
+def test_a_fourth_channel_that_is_not_filled_in(tmp_path, make):
+    """Zeros where alpha might be: the picture, not a blank page."""
+    assert quarters(read(tmp_path, make(), "image").image) == "X---"
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+@pytest.mark.parametrize(
+    ("bits", "colour_type"),
+    [(2, pngs.GREY), (4, pngs.GREY), (8, pngs.GREY), (16, pngs.GREY), (8, pngs.RGB), (16, pngs.RGB)],
+)
+def test_a_transparent_value_of_every_depth(tmp_path, bits, colour_type, frames):
+    """One value of a PNG stands for transparent: it is white, every other one as it is, whenever it is asked for."""
+    stripes = pngs.stripes(bits, colour_type)
+    top = (1 << bits) - 1
+
+    async def work(transparent):
+        data = pngs.png(bits, colour_type, transparent, frames)
+        async with await open_bytes(tmp_path, data, "image") as document:
+            assert document.page_count == frames
+            return [await document.page(number) for number in (1, frames, 1)]
+
+    for transparent in (stripes[0], stripes[6], stripes[-1]):
+        for page in run(work(transparent)):
+            pixels = page.strips[0].rgb()
+            for number, stripe in enumerate(stripes):
+                got = pixels.getpixel((int((number + 0.5) * pngs.STRIPE), pngs.HEIGHT // 2))
+                seen = (top,) if stripe == transparent else stripe
+                assert got == pytest.approx([255 * value / top for value in (seen * 3)[:3]], abs=14), (
+                    transparent,
+                    number,
+                )
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "TIFF", "WEBP", "PNG", "AVIF"])
@@ -101,9 +135,11 @@ def test_large_images_are_made_smaller(tmp_path, kind):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is held by Linux only")
-def test_large_jpegs_are_decoded_small(tmp_path):
+@pytest.mark.parametrize("kind", ["JPEG", "MPO"])
+def test_large_jpegs_are_decoded_small(tmp_path, kind):
     """48 million pixels, which take 192 MB: read within 150 MiB, because a quarter of them is never made."""
-    data = images.saved(images.picture((8000, 6000)), "JPEG")
+    preview = {"save_all": True, "append_images": [images.picture((32, 20))]} if kind == "MPO" else {}
+    data = images.saved(images.picture((8000, 6000)), kind, **preview)
     image = read(tmp_path, data, "image", limits=Limits(memory=150 << 20)).image
     assert (image.width, quarters(image)) == (1920, "X---")
 
@@ -123,6 +159,29 @@ def test_large_jpeg_2000_images_are_decoded_small(tmp_path):
     data = images.saved(images.picture((8000, 3000)), "JPEG2000")
     image = read(tmp_path, data, "image", limits=Limits(memory=150 << 20)).image
     assert (image.width, quarters(image)) == (1920, "X---")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is held by Linux only")
+@pytest.mark.parametrize("lossless", [False, True])
+def test_large_webps_are_not_held_twice(tmp_path, lossless):
+    """24 million pixels, 288 MB in libwebp: read within 340 MiB, again and again, as Pillow's 96 MB come after."""
+    data = images.saved(images.picture((8000, 3000)), "WEBP", lossless=lossless, quality=0, method=0)
+    for _ in range(3):
+        image = read(tmp_path, data, "image", limits=Limits(memory=340 << 20)).image
+        assert (image.width, quarters(image)) == (1920, "X---")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is held by Linux only")
+@pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": b"Exif\0\0"}], ids=["VP8", "VP8L", "VP8X"])
+def test_webps_that_the_memory_cannot_hold_are_refused_unread(tmp_path, options):
+    """12 bytes a pixel are needed: refused by the header with its size, though the pixel limit would take it."""
+    data = images.saved(images.picture((8000, 3001)), "WEBP", quality=0, method=0, **options)
+    client.end_idle()  # those that have seen larger images
+    with pytest.raises(ResourceLimitError, match="8000 x 3001 pixels"):
+        read(tmp_path, data, "image", limits=Limits(memory=250 << 20))
+    (worker,) = client._idle
+    status = Path(f"/proc/{worker.pid}/status").read_text()
+    assert int(status.split("VmHWM:")[1].split()[0]) < 100_000  # kB, at its peak
 
 
 @pytest.mark.parametrize("size", [(800, 401), (801, 403), (803, 399), (805, 397), (1604, 405)])

@@ -28,7 +28,9 @@ def workers(parent: int | None = None) -> list[psutil.Process]:
     found = []
     for child in psutil.Process(parent).children():
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "jina_ocr_loaders.pages.worker" in child.cmdline():
+            while not (command := child.cmdline()):
+                time.sleep(0.001)  # it is being started: the kernel has its command in a moment
+            if "jina_ocr_loaders.pages.worker" in command:
                 found.append(child)
     return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import io
 import os
@@ -33,7 +34,7 @@ from jina_ocr_loaders.errors import (
     UnsupportedSourceError,
 )
 from jina_ocr_loaders.sources import Content, FetchLimits, Source
-from tests.servers.files import FileServer, endless
+from tests.servers.files import FileServer, endless, status
 
 PDF = b"%PDF-1.7\n" + bytes(range(256)) * 40
 SHA256 = hashlib.sha256(PDF).hexdigest()
@@ -50,11 +51,20 @@ def pdf(tmp_path) -> Path:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path_factory, monkeypatch) -> Iterator[Path]:
-    """Where temporary files go in these tests: empty again after each of them."""
+    """Where temporary files go in these tests: empty again after each of them, and none without a name is open."""
     folder = tmp_path_factory.mktemp("temporary")
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     yield folder
     assert list(folder.glob("jina-ocr-*")) == []  # fsspec leaves some of its own
+    if sys.platform == "linux":
+        assert [file for file in open_files() if file.startswith(str(folder)) and file.endswith("(deleted)")] == []
+
+
+def open_files() -> Iterator[str]:
+    """The files that this process holds open, by Linux's names of them."""
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):  # closed since
+            yield os.readlink(f"/proc/self/fd/{number}")
 
 
 @pytest.fixture
@@ -73,6 +83,10 @@ def opened(source: Source, limits: FetchLimits = LIMITS) -> tuple[Content, bytes
             return content, content.path.read_bytes(), await content.sha256()
 
     return asyncio.run(run())
+
+
+async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server that closes the connection without a word."""
 
 
 def failure(source: Source, limits: FetchLimits = LIMITS) -> JinaOCRError:
@@ -272,8 +286,9 @@ class TestBytesAndStreams:
         assert Source.of(io.BytesIO(PDF), source_id="mine").id == "mine"
 
     def test_a_text_stream_is_refused(self, pdf):
-        """The error names the mode that a file must be opened in."""
-        for stream in (io.StringIO("text"), pdf.open(encoding="latin-1")):
+        """The error names the mode that a file must be opened in, also where its bytes are no text."""
+        pdf.write_bytes(PDF + b"\xe9\xff")
+        for stream in (io.StringIO("text"), pdf.open(encoding="latin-1"), pdf.open(encoding="utf-8")):
             with stream:
                 assert "open it in binary mode ('rb')" in str(failure(Source.of(stream)))
 
@@ -420,6 +435,25 @@ class TestFileSystems:
             error = failure(source)
             assert (type(error), error.code) == (SourceNotFoundError, "not_found")
 
+    @pytest.mark.parametrize(
+        ("handler", "kind", "said"),
+        [
+            (status(404), SourceNotFoundError, "no such file"),
+            (status(403), DownloadError, "403"),
+            (status(500), DownloadError, "500"),
+            (hang_up, DownloadError, "disconnected"),
+            (None, DownloadError, "Cannot connect"),
+        ],
+        ids=["404", "403", "500", "hung up", "nobody there"],
+    )
+    def test_what_the_http_file_system_takes_for_missing(self, handler, kind, said):
+        """A file is only said to be missing where the server says so, not where there is no server to ask."""
+        with FileServer() as server:
+            url = server.add("/a.pdf", handler) if handler else "http://127.0.0.1:9/a.pdf"
+            error = failure(Source.of(url, fs=fsspec.filesystem("http", skip_instance_cache=True)))
+        assert type(error) is kind
+        assert said in str(error)
+
     def test_the_size_limit_holds(self, memory):
         """What comes is counted."""
         assert isinstance(failure(Source.of("memory://dir/a.pdf"), FetchLimits(max_bytes=100)), ResourceLimitError)
@@ -542,6 +576,14 @@ class TestIdentity:
             assert "PDF" not in repr(source) + repr(vars(source))
 
 
+@pytest.fixture(params=["as it is", "closed to other processes"])
+def process(request, monkeypatch) -> None:
+    """This process, and one of which Linux says so: /proc/self belongs to another user."""
+    if "closed" in request.param:
+        monkeypatch.setattr("os.geteuid", lambda: os.getuid() + 1)
+
+
+@pytest.mark.usefixtures("process")
 class TestCleanUp:
     def test_an_error_in_the_callers_block_leaves_nothing(self):
         """The temporary file goes whatever ends the block."""
@@ -576,6 +618,19 @@ class TestCleanUp:
 
             asyncio.run(run())
 
+    def test_others_open_the_copy(self):
+        """Another process reads it whole and from its start, as often as it likes."""
+        show = "import pathlib, sys; sys.stdout.buffer.write(pathlib.Path(sys.argv[1]).read_bytes())"
+
+        async def run() -> None:
+            async with Source.of(io.BytesIO(PDF)).open() as content:
+                command = [sys.executable, "-c", show, str(content.path)]
+                for _ in range(2):
+                    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=60)
+                    assert done.stdout == PDF
+
+        asyncio.run(run())
+
     def test_two_loops_and_two_threads(self, pdf):
         """A source belongs to no event loop: the same one opens in several, one after the other and at once."""
         sources = [Source.of(pdf), Source.of(PDF)]
@@ -588,6 +643,36 @@ class TestCleanUp:
         for thread in threads:
             thread.join()
         assert results == [PDF] * 8
+
+    @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere workers can only be given a file with a name")
+    @pytest.mark.parametrize("copied", [False, True], ids=["being copied", "in use"])
+    def test_a_killed_process_leaves_nothing(self, tmp_path, copied):
+        """Killed while the copy is made, and while it is read."""
+        script = """
+            import asyncio, sys
+            from jina_ocr_loaders.sources import Source
+            async def main():
+                async with Source.of(sys.stdin.buffer).open() as content:
+                    print(content.size, flush=True)
+                    await asyncio.sleep(600)
+            asyncio.run(main())
+        """
+        process = subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+        with process:
+            assert process.stdin
+            assert process.stdout
+            process.stdin.write(PDF + bytes(4 << 20))  # more than a pipe holds: most of it has been taken
+            process.stdin.flush()
+            if copied:
+                process.stdin.close()
+                assert int(process.stdout.readline()) == len(PDF) + (4 << 20)
+            process.kill()
+        assert list(tmp_path.iterdir()) == []
 
     def test_uvloop(self, pdf):
         """It works the same under another event loop."""
