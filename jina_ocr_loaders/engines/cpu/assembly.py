@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from jina_ocr_loaders.engines.cpu.blocks import LARGER, WORD, Block, gather_strays, group
 from jina_ocr_loaders.engines.cpu.geometry import Line, Region, letter_size
 from jina_ocr_loaders.engines.cpu.items import BULLET, CHECK, is_item
+from jina_ocr_loaders.engines.cpu.listings import Listing, find_listings
 from jina_ocr_loaders.engines.cpu.margins import without_margins
 from jina_ocr_loaders.engines.cpu.order import reading_order
 from jina_ocr_loaders.engines.cpu.paragraphs import join, join_texts, paragraphs
@@ -27,20 +28,21 @@ def to_markdown(lines: Sequence[Line], regions: Sequence[Region], width: int, he
         width, height: of the page image in pixels.
     """
     lines = without_margins(lines, regions, width, height)
-    tables, rest = find_tables(lines, regions)
+    listings, rest = find_listings(lines, regions)
+    tables, rest = find_tables(rest, regions)
     blocks = gather_strays(group(rest, regions), regions, width * height)
     body = letter_size(line for block in blocks if block.label in ("text", "") for line in block.lines) or letter_size(
         lines
     )
-    items: list[Block | _TableItem] = [*map(_TableItem, tables), *blocks]
+    items: list[Block | _Apart] = [*map(_Apart, tables), *map(_Apart, listings), *blocks]
     ordered = reading_order(items, body)
     levels = _levels(blocks, body)
     notes = [item for item in ordered if isinstance(item, Block) and _is_footnote(item, body, lines)]
     parts: list[str] = []
     before: Block | None = None  # the block of prose that the last part came from
     for item in ordered:
-        if isinstance(item, _TableItem):
-            parts.append(item.table.markdown)
+        if isinstance(item, _Apart):
+            parts.append(item.markdown)
             before = None
         elif item in levels:
             parts.append(f"{'#' * levels[item]} {join(item.rows)}")
@@ -54,14 +56,14 @@ def to_markdown(lines: Sequence[Line], regions: Sequence[Region], width: int, he
     return "\n\n".join([*parts, *(join(note.rows) for note in notes)])
 
 
-class _TableItem:
-    """A table among the blocks to be ordered."""
+class _Apart:
+    """A table or a listing among the blocks to be ordered."""
 
     lead = ""
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self.box = table.box
+    def __init__(self, what: Table | Listing) -> None:
+        self.markdown = what.markdown
+        self.box = what.box
 
 
 def _levels(blocks: Sequence[Block], body: float) -> dict[Block, int]:

@@ -85,7 +85,8 @@ class Line:
     """A piece of text that stands on one base line.
 
     ``angle`` is its writing direction in degrees, counted counter-clockwise: 0 for ordinary text, 90 for text that
-    runs upwards. ``size`` is the height of its letters in pixels, which for slanted lines is not the box's.
+    runs upwards. ``size`` is the height of its letters in pixels, which for slanted lines is not the box's. ``pitch``
+    is how far its letters stand apart if its face is of fixed width, else 0.
     """
 
     text: str
@@ -94,6 +95,7 @@ class Line:
     words: tuple[Word, ...] = ()
     angle: float = 0.0
     size: float = 0.0
+    pitch: float = 0.0
 
     def part(self, words: tuple[Word, ...]) -> Line:
         """The piece of this line that consists of ``words``."""

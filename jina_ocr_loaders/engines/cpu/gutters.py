@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from jina_ocr_loaders.engines.cpu.geometry import Box
+from jina_ocr_loaders.engines.cpu.spacing import white_gaps
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,14 +19,19 @@ NARROW = 2.0  # line heights; over a wider gutter no two lines are taken for one
 LEAST = 0.25  # line heights; a space between words is as wide
 ENOUGH = 3  # pairs of lines that face each other over it
 BLANK = 0.25  # share of a line's contrast; less is white
+OFF = 0.3  # line heights by which detected boxes are off at the left
+AWAY = 4.0  # line heights; so far above and below the lines that show a gutter, others may run through it
+GAP, WIDER = 0.35, 1.3  # line heights, and times the widest space in a line, from which a gap parts it
 
 
 @dataclass(frozen=True, slots=True)
 class Gutter:
-    """Where the left column ends and the right one begins."""
+    """Where the left column ends and the right one begins; ``top`` and ``bottom`` are those of the lines beside it."""
 
     left: float
     right: float
+    top: float
+    bottom: float
 
 
 def split_at_gutters(image: NDArray[np.uint8], quads: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -41,7 +47,7 @@ def split_at_gutters(image: NDArray[np.uint8], quads: NDArray[np.float32]) -> ND
     gutters = find_gutters(boxes)
     out: list[NDArray[np.float32]] = []
     for quad, box in zip(quads, boxes, strict=True):
-        through = [gutter for gutter in gutters if _runs_through(image, box, gutter)]
+        through = _partings(image, box, gutters)
         if not through:
             out.append(quad)
             continue
@@ -67,7 +73,9 @@ def find_gutters(boxes: Sequence[Box], widest: float = NARROW) -> list[Gutter]:
         pairs = [pair for pair in pairs if pair not in alike]
         rights = sorted(c.right for c, _ in alike)
         # The detection takes a line here and there too wide; whether the gutter is white is looked at anyway.
-        gutter = Gutter(rights[9 * (len(rights) - 1) // 10], median(d.left for _, d in alike))
+        right = median(d.left for _, d in alike)
+        top, bottom = min(d.top for _, d in alike), max(d.bottom for _, d in alike)
+        gutter = Gutter(rights[9 * (len(rights) - 1) // 10], right, top, bottom)
         if len(alike) >= ENOUGH and LEAST * b.height < gutter.right - gutter.left < widest * b.height:
             gutters.append(gutter)
     return sorted(gutters, key=lambda gutter: gutter.left)
@@ -79,11 +87,44 @@ def _left_of(box: Box, boxes: Sequence[Box]) -> Box | None:
     return max(beside, key=lambda other: other.right, default=None)
 
 
-def _runs_through(image: NDArray[np.uint8], box: Box, gutter: Gutter) -> bool:
-    """Whether a line goes on beyond a gutter although it is white there, over its whole width."""
-    reach = LONG * box.height
-    if not (box.left < gutter.left - reach and box.right > gutter.right + reach):
-        return False
-    line = image[int(box.top) : int(box.bottom), int(box.left) : int(box.right)].min(axis=2)
-    white = line[:, int(gutter.left - box.left) : int(gutter.right - box.left) + 1]
-    return bool(white.size and float(white.max()) - white.min() < BLANK * (float(line.max()) - line.min()))
+def _partings(image: NDArray[np.uint8], box: Box, gutters: Sequence[Gutter]) -> list[Gutter]:
+    """Where to part a line that goes on beyond a gutter: where it is white over the gutter's whole width, or, since the
+    longest lines of a ragged column reach into the gutter, where a gap wider than all spaces ends with the gutter."""
+    met = [gutter for gutter in gutters if _goes_on(box, gutter, 1.0)]
+    if not met:
+        return []
+    line = image[int(box.top) : int(box.bottom), int(box.left) : int(box.right)]
+    gaps = [Gutter(int(box.left) + a, int(box.left) + b, box.top, box.bottom) for a, b in white_gaps(line)]
+    near = [[gap for gap in gaps if _is_at(gutter, gap)] for gutter in met]
+    spaces = [gap.right - gap.left for gap in gaps if not any(gap in some for some in near)]
+    least = max([GAP * box.height, *(WIDER * space for space in spaces)])
+    out: list[Gutter] = []
+    for gutter, some in zip(met, near, strict=True):
+        clear = _is_white(line, gutter.left - box.left, gutter.right - box.left)
+        wide = (gap for gap in some if gap.right - gap.left >= least)
+        parting = gutter if clear and _goes_on(box, gutter, LONG) else next(wide, None)
+        if parting and (not out or parting.left > out[-1].right):
+            out.append(parting)
+    return out
+
+
+def _is_at(gutter: Gutter, gap: Gutter) -> bool:
+    """Whether a gap in a line ends with a gutter, and is no farther above or below than a few lines of the columns."""
+    height = gap.bottom - gap.top
+    beside = gutter.top - AWAY * height < gap.top and gap.bottom < gutter.bottom + AWAY * height
+    return beside and abs(gap.right - gutter.right) < OFF * height
+
+
+def _goes_on(box: Box, gutter: Gutter, reach: float) -> bool:
+    """Whether a line begins well before a gutter and goes on beyond it.
+
+    Parameters:
+        reach: how far beyond, in line heights.
+    """
+    return box.left < gutter.left - LONG * box.height and box.right > gutter.right + reach * box.height
+
+
+def _is_white(line: NDArray[np.uint8], left: float, right: float) -> bool:
+    grey = line.min(axis=2)
+    white = grey[:, int(left) : int(right) + 1]
+    return bool(white.size and float(white.max()) - white.min() < BLANK * (float(grey.max()) - grey.min()))

@@ -15,6 +15,7 @@ from jina_ocr_loaders.engines.cpu.initials import notches
 from jina_ocr_loaders.engines.cpu.layout import LayoutModel, find_model, warn_without_model
 from jina_ocr_loaders.engines.cpu.letters import measured
 from jina_ocr_loaders.engines.cpu.orientation import quarter_turns
+from jina_ocr_loaders.engines.cpu.pitch import pitched
 from jina_ocr_loaders.engines.cpu.recognise import Recogniser
 from jina_ocr_loaders.engines.cpu.text_layer import TextLayer
 from jina_ocr_loaders.errors import EngineNotReadyError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 TEXT_LAYER = "text-layer"  # what a page that was read from its own text says in place of a model
 
 SPARSE = 0.6  # letters per line height; print has two and more (Latin), or more than one (Chinese)
+LINE = 6.0  # line heights; what is shorter may be a mark, a stamp or a signature
 LOW_CONFIDENCE = 0.8  # mean of a page; print in a known script reads at 0.95 and more, an unknown script below this
 
 
@@ -77,16 +79,16 @@ class PageReader:
             pixels, quads = self._upright(pixels, quads)
             check()
             lines = self._recogniser.read(pixels, split_at_gutters(pixels, quads), check)
-        lines = measured(pixels, [*lines, *self._initials(pixels, lines)])
+        lines = pitched(pixels, measured(pixels, [*lines, *self._initials(pixels, lines)]))
         if self._layout is None:
             warn_without_model()
         regions = self._layout.regions(pixels) if self._layout else []
         check()
         height, width = pixels.shape[:2]
         confidence = _confidence(lines)
-        lines = [line for line in lines if line.text]
-        low = confidence is not None and confidence < LOW_CONFIDENCE
+        low = (confidence is not None and confidence < LOW_CONFIDENCE) or any(map(_is_unread, lines))
         warnings = ("low_confidence",) if low else ()
+        lines = [line for line in lines if line.text]
         return Reading(to_markdown(lines, regions, width, height), confidence, model, warnings)
 
     def _from_layer(
@@ -139,10 +141,17 @@ def _confidence(lines: Sequence[Line]) -> float | None:
 
 
 def _is_sparse(line: Line) -> bool:
-    """Whether a line has far fewer letters than would fill it: an advance of more than a line's height for each."""
-    letters = sum(not letter.isspace() for letter in line.text)
+    """Whether a line has far fewer letters than would fill it: an advance of more than a line's height for each, or of
+    twice as much where they are set apart, as in some headings."""
+    letters = [letter for letter in line.text if not letter.isspace()]
+    apart = len(letters) > 2 and letters == line.text.split() and line.text.replace(" ", "").isalnum()
     along = max(line.box.width, line.box.height)
-    return letters * line.size < SPARSE * along
+    return len(letters) * line.size < (SPARSE / 2 if apart else SPARSE) * along
+
+
+def _is_unread(line: Line) -> bool:
+    """Whether a whole line has hardly a letter, as one in a script that the recogniser does not know."""
+    return max(line.box.width, line.box.height) > LINE * line.size and _is_sparse(line)
 
 
 class _Shared:

@@ -30,7 +30,7 @@ def respace(text: str, places: list[float], crop: NDArray[np.uint8]) -> str:
     height, width = crop.shape[:2]
     spaces = _space_positions(text)
     widths: dict[int, float] = {}
-    for start, end in _gaps(crop):
+    for start, end in white_gaps(crop):
         between = _letter_before((start + end) / 2 / width, places)
         if between is not None:
             widths[between] = max(widths.get(between, 0.0), end - start)
@@ -61,7 +61,7 @@ def _space_positions(text: str) -> set[int]:
     return positions
 
 
-def _gaps(crop: NDArray[np.uint8]) -> list[tuple[int, int]]:
+def white_gaps(crop: NDArray[np.uint8]) -> list[tuple[int, int]]:
     """White stretches between the first and the last ink of a line, as columns of pixels."""
     import numpy as np
 

@@ -22,7 +22,7 @@ from jina_ocr_loaders.errors import MissingExtraError, RequestRejectedError
 from jina_ocr_loaders.ocr import JinaOCR
 from jina_ocr_loaders.pages import PageImage, TextRun
 from jina_ocr_loaders.settings import OCRSettings
-from tests.engines.cpu.drawing import draw, line, page_image, paragraph
+from tests.engines.cpu.drawing import draw, font, line, page_image, paragraph
 
 REQUEST = OCRRequest("unused")
 SAMPLE = Path(__file__).parents[3] / "examples" / "sample.pdf"
@@ -117,6 +117,58 @@ def test_a_script_that_it_does_not_know_is_said():
     assert result.warnings == ("low_confidence",)
     assert result.confidence is not None
     assert result.confidence < 0.8
+
+
+def devanagari(image: Image.Image, top: int) -> Image.Image:
+    """Add a line of letters that hang from a stroke, as those of Hindi do."""
+    pen = ImageDraw.Draw(image)
+    dice = random.Random(1)
+    shapes: list[Callable[[int], None]] = [
+        lambda x: pen.arc([x, top + 4, x + 13, top + 14], 90, 300, "black", 2),
+        lambda x: pen.arc([x + 1, top + 2, x + 12, top + 16], 180, 20, "black", 2),
+        lambda x: pen.ellipse([x + 1, top + 7, x + 9, top + 15], None, "black", 2),
+        lambda x: pen.line([x + 2, top + 4, x + 12, top + 12, x + 3, top + 17], "black", 2),
+    ]
+    left = 80
+    while left < 900:
+        letters = range(left, left + 16 * dice.randint(3, 6), 16)
+        pen.line([left, top, letters.stop, top], "black", 2)
+        for x in letters:
+            pen.line([x + 13, top, x + 13, top + 17], "black", 2)
+            dice.choice(shapes)(x)
+        left = letters.stop + 12
+    return image
+
+
+def test_one_line_in_such_a_script_is_said_too():
+    """Though the page as a whole is read surely; what could be read is there."""
+    lines = [*LINES, *(one for top in (800, 900, 1000, 1100) for one in paragraph(TEXT, 80, top, 900))]
+    result = read(page_image(devanagari(draw(lines), 600)))
+    assert result.confidence is not None
+    assert result.confidence > 0.8
+    assert result.warnings == ("low_confidence",)
+    assert result.text.count(TEXT) == 5
+
+
+def marks(pen: ImageDraw.ImageDraw) -> None:
+    """Rules, a bar code, empty boxes, dotted lines and a row of letters set apart."""
+    for y in (300, 340):
+        pen.line([80, y, 900, y], "black", 2)
+    for i in range(60):
+        pen.rectangle([80 + 7 * i, 400, 82 + 7 * i + i % 3, 470], "black")
+    for i in range(16):
+        pen.rectangle([80 + 40 * i, 550, 115 + 40 * i, 590], None, "black", 2)
+    for y, text in ((650, "Introduction " + "." * 60 + " 4"), (700, "Name: " + "_" * 40), (750, "- " * 30)):
+        pen.text((80, y), text, font=font(20), fill="black")
+    for i, letter in enumerate("CHAPTER ONE"):
+        pen.text((80 + 60 * i, 850), letter, font=font(26), fill="black")
+
+
+def test_marks_that_are_no_letters_are_no_unknown_script():
+    """What stands on forms and in tables of contents, where there is little or nothing to read, is no cause to warn."""
+    image = draw([*LINES, *paragraph(TEXT, 80, 1000, 900), *paragraph(TEXT, 80, 1100, 900)])
+    marks(ImageDraw.Draw(image))
+    assert read(page_image(image)).warnings == ()
 
 
 def test_a_page_without_text_is_empty():

@@ -63,6 +63,37 @@ def test_a_gutter_beside_a_ragged_edge_is_found():
     assert len(split_at_gutters(pixels(draw([*left, *right])), quads(found))) == len(found) + 1
 
 
+def ragged(edge: float) -> tuple[list[Line], list[Line]]:
+    """Two columns, the left one ragged; its rows 1 and 4 are longer than the others."""
+    texts = ["a frame with beads", "for counting and for play", "used before machines"] * 2
+    left = [line(text, 100, 100 + 24 * i) for i, text in enumerate(texts)]
+    right = [
+        line("and the right one beside it." if i != 4 else "It ends", edge, one.box.top) for i, one in enumerate(left)
+    ]
+    return left, right
+
+
+def test_the_longest_lines_of_a_ragged_column_are_parted_from_the_next_column():
+    """They reach into the gutter as the others show it, and their neighbour may be short: the widest gap parts them."""
+    end = ragged(0)[0][1].box.right
+    left, right = ragged(end + 9)
+    merged = [Box.around([left[i].box, right[i].box]) for i in (1, 4)]
+    found = [one.box for i in (0, 2, 3, 5) for one in (left[i], right[i])] + merged
+    parts = split_at_gutters(pixels(draw([*left, *right])), quads(found))
+    assert len(parts) == 12
+    assert all(part[:, 0].max() <= end + 1 or part[:, 0].min() >= end + 5 for part in parts)
+
+
+@pytest.mark.parametrize("top", [100 + 24 * 6, 400], ids=["below", "far below"])
+def test_a_line_whose_space_is_at_the_gutter_by_chance_stays_whole(top: float):
+    """A space between words is no wider there than elsewhere; far from the columns even a wide one says nothing."""
+    left, right = ragged(ragged(0)[0][1].box.right + 9)
+    begin, end = line("all of them (some)", 100, top), line("and so on to the right end of it", right[0].box.left, top)
+    begin = line(begin.text, end.box.left - (begin.box.width + (9 if top == 400 else font(20).getlength(" "))), top)
+    found = [one.box for one in (*left, *right)] + [Box.around([begin.box, end.box])]
+    assert len(split_at_gutters(pixels(draw([*left, *right, begin, end])), quads(found))) == len(found)
+
+
 def test_a_line_over_both_columns_stays_whole():
     """A title has ink where the gutter would be."""
     title = line("A title that is set over both columns of this page here", 100, 60)
