@@ -37,6 +37,12 @@ class AccessPolicy:
     fsspec_protocols: Collection[str] = ()
     allow_private_networks: bool = False
 
+    def __post_init__(self) -> None:
+        # One alone is taken, too: each letter of "/data" would be a folder, and the first of them the whole disk.
+        for name in ("allowed_roots", "fsspec_protocols"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, (given,) if isinstance(given, str | os.PathLike) else tuple(given))
+
     def check(self, source: str) -> Source:
         """Make a source of a path or URL, if it may be opened. Whether a forbidden file exists is not told.
 

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jina_ocr_loaders.errors import JinaOCRError
 from jina_ocr_loaders.ocr import OpenDocument
 from jina_ocr_loaders.results import DocumentResult, PageResult, PageStatus
 
@@ -24,15 +25,24 @@ class Answer:
         text: for the model.
         result: for the program: the pages of this answer.
         next_pages: the selection to go on with, or None at the end.
+        error: what ended the reading before all pages were read that would have fitted (no credit left, for one).
     """
 
     text: str
     result: DocumentResult
     next_pages: str | None
+    error: JinaOCRError | None = None
 
     @classmethod
     def of(
-        cls, document: OpenDocument, pages: Sequence[PageResult], *, left: Sequence[int], start: int, max_chars: int
+        cls,
+        document: OpenDocument,
+        pages: Sequence[PageResult],
+        *,
+        left: Sequence[int],
+        start: int,
+        max_chars: int,
+        error: JinaOCRError | None = None,
     ) -> Answer:
         """The answer that these pages make.
 
@@ -40,6 +50,7 @@ class Answer:
             left: page numbers that were asked for and are not among them.
             start: characters of the first page that an earlier answer has shown.
             max_chars: characters of it to show, the rest is for the next; the other pages are shown whole.
+            error: what ended the reading after them.
         """
         count = document.page_count
         (first, *others), end = pages, start + max_chars
@@ -56,11 +67,13 @@ class Answer:
         for status, said in _FLAWS.items():
             if flawed := [page.number for page in pages if page.status is status]:
                 lines.append(f"{said}: {ranges(flawed)}.")
+        if error:
+            lines.append(f"Reading ended here with an error: {error}")
         more = [f"{first.number}@{end}"] if len(first.markdown) > end else []
         following = ",".join(more + ([ranges(left, count)] if left else [])) or None
         if following:
             lines.append(f"There is more: continue with pages={following}")
-        return cls("\n".join(lines), document.result(pages), following)
+        return cls("\n".join(lines), document.result(pages), following, error)
 
 
 def ranges(numbers: Sequence[int], count: int | None = None) -> str:

@@ -15,10 +15,13 @@ import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
-import anyio
 from anyio.from_thread import BlockingPortal
+
+from jina_ocr_loaders.errors import EngineNotReadyError
+from jina_ocr_loaders.threads import no_thread, start_daemon
 
 T = TypeVar("T")
 
@@ -35,16 +38,25 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
     An exception in the waiting thread (Ctrl-C) cancels it there, and is raised when that has been done.
 
     Raises:
-        RuntimeError: the interpreter is being taken down.
+        EngineNotReadyError: the interpreter is being taken down, or no thread can be started for the loop.
     """
     if ending():
-        raise RuntimeError("the interpreter is being taken down: nothing more can be read")
+        raise EngineNotReadyError("the interpreter is being taken down: nothing more can be read", code="no_thread")
     task: asyncio.Task[object] | None = None
 
     async def call() -> T:
         nonlocal task
         task = asyncio.current_task()
-        return await func()
+        try:
+            return await func()
+        except RuntimeError as error:
+            if type(error) is RuntimeError and not threading.main_thread().is_alive():
+                raise no_thread(error) from error  # for a thread pool of another library
+            raise
+        except (Exception, asyncio.CancelledError):
+            raise
+        except BaseException as error:
+            raise _LeavingError(error) from None
 
     def cancel() -> None:
         if task:
@@ -55,12 +67,21 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
     future = portal.start_task_soon(call)
     try:
         return future.result()
+    except _LeavingError as leaving:
+        raise leaving.error from None
     except BaseException:
         if not future.done():
             # Not future.cancel(): anyio would cancel each step of the clean-up too.
             portal.call(cancel)
             wait([future])
         raise
+
+
+class _LeavingError(Exception):
+    """Carries what is no Exception (sys.exit() in a callback) past the loop, which all others would lose by it."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
 
 
 def iterate(source: Callable[[], AsyncIterator[T]]) -> Generator[T, None, None]:
@@ -102,7 +123,7 @@ def _background() -> BlockingPortal:
     with _lock:
         if _portal is None:
             started: Future[BlockingPortal] = Future()
-            threading.Thread(target=_run_loop, args=(started,), name="jina-ocr", daemon=True).start()
+            start_daemon(partial(_run_loop, started), "jina-ocr")
             _portal = started.result()
         return _portal
 
@@ -110,15 +131,22 @@ def _background() -> BlockingPortal:
 def _run_loop(started: Future[BlockingPortal]) -> None:
     async def main() -> None:
         async with BlockingPortal() as portal:
-            threading.Thread(target=_stop_at_exit, args=(portal,), name="jina-ocr-exit", daemon=True).start()
+            start_daemon(partial(_stop_at_exit, portal), "jina-ocr-exit")
             started.set_result(portal)
             await portal.sleep_until_stopped()
 
     try:
-        anyio.run(main)
-    except RuntimeError:
+        with asyncio.Runner() as runner:
+            running = runner.get_loop().create_task(main())
+            while not running.done():
+                # sys.exit() in a task under ours (a page's, in ``on_retry``) halts the loop, and reaches who waits.
+                with suppress(SystemExit, KeyboardInterrupt):
+                    runner.get_loop().run_until_complete(running)
+    except Exception as error:
         # Python 3.12 and later refuse the thread in which asyncio ends its executor once the main one has ended.
-        if threading.main_thread().is_alive():
+        if not started.done():
+            started.set_exception(error)
+        elif threading.main_thread().is_alive():
             raise
     finally:
         _forget()

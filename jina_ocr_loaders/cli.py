@@ -24,7 +24,7 @@ from jina_ocr_loaders.errors import JinaOCRError, MissingExtraError, PageRangeEr
 from jina_ocr_loaders.ocr import JinaOCR, OpenDocument
 from jina_ocr_loaders.output import EXIT_NOTHING, EXIT_PARTLY, Format, Outcome, Sink, complain, err
 from jina_ocr_loaders.ranges import check_pages
-from jina_ocr_loaders.results import PageResult
+from jina_ocr_loaders.results import PageResult, PageStatus
 from local_engine.errors import LocalEngineError
 
 app = typer.Typer(
@@ -51,8 +51,10 @@ def _common(
         raise typer.Exit
     level = [logging.WARNING, logging.INFO, logging.DEBUG][min(verbose, 2)]
     handler = RichHandler(console=err, show_path=False, show_time=False)
-    logging.getLogger("jina_ocr_loaders").addHandler(handler)
-    logging.getLogger("jina_ocr_loaders").setLevel(level)
+    logger = logging.getLogger("jina_ocr_loaders")
+    logger.addHandler(handler)
+    logger.setLevel(level)
+    logger.propagate = False  # mcp gives the root logger a handler of its own
 
 
 @app.command()
@@ -82,10 +84,7 @@ def read(
     refresh: Annotated[bool, typer.Option("--refresh", help="Read again what the cache holds.")] = False,
     max_pages: Annotated[int | None, typer.Option(help="Refuse documents with more pages.", min=1)] = None,
     max_cost: Annotated[float | None, typer.Option(help="Refuse documents above these dollars.", min=0)] = None,
-    stream: Annotated[
-        bool,
-        typer.Option("--stream", help="Print the text as it comes. Pages that are cut are warned of, not counted."),
-    ] = False,
+    stream: Annotated[bool, typer.Option("--stream", help="Print the text as it comes.")] = False,
 ) -> None:
     """Read documents.
 
@@ -200,7 +199,7 @@ def mcp(
         bool, typer.Option("--http", help="Serve streamable HTTP; by default standard input and output.")
     ] = False,
     host: Annotated[str, typer.Option(help="Where HTTP listens.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Where HTTP listens.")] = 8765,
+    port: Annotated[int, typer.Option(help="Where HTTP listens.", min=1, max=65535)] = 8765,
     token: Annotated[
         str | None,
         typer.Option(
@@ -367,11 +366,13 @@ def _counted(
 def _stream(ocr: JinaOCR, file: str, pages: str | None, password: str | None, outcome: Outcome) -> None:
     with _open(ocr, file, pages, password) as document:
         for number in document.numbers:
+            cut: list[PageStatus] = []
             try:
-                for piece in document.stream(number):
+                for piece in document.stream(number, on_cut=cut.append):
                     sys.stdout.write(piece)
                     sys.stdout.flush()
                 outcome.read += 1
+                outcome.imperfect += bool(cut)
             except JinaOCRError as error:
                 if error.fatal:
                     raise

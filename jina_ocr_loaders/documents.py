@@ -7,7 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from jina_ocr_loaders.errors import EngineNotReadyError
 from jina_ocr_loaders.joining import join_pages
@@ -105,6 +105,10 @@ class Slicing:
     pages_delimiter: str | None = None
     include_empty: bool = False
     show_progress: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mode not in get_args(Mode):
+            raise ValueError(f"mode is {' or '.join(map(repr, get_args(Mode)))}, not {self.mode!r}")
 
     async def lazy(self, ocr: JinaOCR, source: Source) -> AsyncGenerator[Piece, None]:
         """Read a document and yield its texts as they come.

@@ -8,10 +8,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import signal
 from collections import OrderedDict
-from collections.abc import Coroutine
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import AnyHttpUrl, Field
@@ -79,8 +80,9 @@ def run_server(
 
         app = build_server(tool, token=token_for(host, token)).streamable_http_app(host=host)
         config = uvicorn.Config(app, host, port, log_level="warning", timeout_graceful_shutdown=GRACE)
-        with suppress(KeyboardInterrupt):  # Ctrl-C is how it is stopped
-            uvicorn.Server(config).run()
+        server = uvicorn.Server(config)
+        with _quiet_once(lambda: server.should_exit), suppress(KeyboardInterrupt):  # Ctrl-C is how it is stopped
+            server.run()
     finally:
         tool.ocr.close()
 
@@ -158,6 +160,23 @@ class DocumentServer(MCPServer[Any]):
 
     def _link(self, uri: str, result: DocumentResult) -> ResourceLink:
         return ResourceLink(uri=uri, name=_name_of(result), mime_type=_mime_type(uri))
+
+
+@contextmanager
+def _quiet_once(stopping: Callable[[], bool]) -> Iterator[None]:
+    """Hide what is said of each connection that is cut when the server is stopped: errors, with tracebacks."""
+    loggers = [logging.getLogger(name) for name in ("uvicorn.error", "mcp.shared.jsonrpc_dispatcher")]
+
+    def running(record: logging.LogRecord) -> bool:
+        return not stopping()
+
+    for logger in loggers:
+        logger.addFilter(running)
+    try:
+        yield
+    finally:
+        for logger in loggers:
+            logger.removeFilter(running)
 
 
 async def _unless_refused(work: Coroutine[Any, Any, T]) -> T:

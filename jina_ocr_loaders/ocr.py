@@ -7,7 +7,7 @@ import logging
 import mimetypes
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,17 +62,18 @@ class OpenDocument:
     _process: int = field(default_factory=os.getpid, repr=False)
 
     def __aiter__(self) -> AsyncGenerator[PageResult, None]:
-        return self._results()
+        return self.results(self.numbers)
 
     def __iter__(self) -> Iterator[PageResult]:
-        return bridge.iterate(self._results)
+        return bridge.iterate(lambda: self.results(self.numbers))
 
-    async def _results(self) -> AsyncGenerator[PageResult, None]:
+    async def results(self, numbers: Sequence[int]) -> AsyncGenerator[PageResult, None]:
+        """Read some of ``self.numbers``; the caps and what ``on_page`` is told are still for all of them."""
         job = self._own_job()
         await self.check_allowed()
         settings = job.settings
         seen: list[PageResult] = []
-        async with aclosing(read_pages(job, self.numbers)) as results:
+        async with aclosing(read_pages(job, numbers)) as results:
             async for page in results:
                 if settings.on_page:
                     settings.on_page(page, len(self.numbers))
@@ -84,15 +85,21 @@ class OpenDocument:
         if failed:
             raise self._failure(seen, failed)
 
-    def stream(self, number: int) -> Iterator[str]:
-        """Yield the text of one page, 1-based, as it comes; see ``JinaOCR.stream``."""
-        return bridge.iterate(lambda: self.astream(number))
+    def stream(self, number: int, on_cut: Callable[[PageStatus], object] | None = None) -> Iterator[str]:
+        """Yield the text of one page, 1-based, as it comes; see ``JinaOCR.stream``.
 
-    async def astream(self, number: int) -> AsyncGenerator[str, None]:
+        Parameters:
+            on_cut: told the status, ``truncated`` or ``repetition``, of a text that is not whole.
+        """
+        return bridge.iterate(lambda: self.astream(number, on_cut))
+
+    async def astream(
+        self, number: int, on_cut: Callable[[PageStatus], object] | None = None
+    ) -> AsyncGenerator[str, None]:
         """``stream`` for async code."""
         job = self._own_job()
         await self.check_allowed()
-        async with aclosing(stream_page(job, number)) as pieces:
+        async with aclosing(stream_page(job, number, on_cut)) as pieces:
             async for piece in pieces:
                 yield piece
 

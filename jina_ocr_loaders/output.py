@@ -134,10 +134,14 @@ class Sink:
 
     def _write(self, document: OpenDocument, pages: Iterator[PageResult]) -> None:
         if self._format is Format.JSON:
-            result = document.result(list(pages))
-            lead = ("[\n" if not self._written else ",\n") if self._array else ""
-            self._out.write(lead + _json(result) + ("" if self._array else "\n"))
-            self._written += 1
+            read: list[PageResult] = []
+            try:
+                for page in pages:
+                    read.append(page)
+            finally:  # what was read before an error is paid
+                lead = ("[\n" if not self._written else ",\n") if self._array else ""
+                self._out.write(lead + _json(document.result(read)) + ("" if self._array else "\n"))
+                self._written += 1
             return
         for page in pages:
             if self._format is Format.JSONL:

@@ -13,9 +13,6 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-import anyio
-from anyio.streams.memory import MemoryObjectSendStream
-
 from jina_ocr_loaders import markdown
 from jina_ocr_loaders.engines.base import (
     Delta,
@@ -51,6 +48,10 @@ LOOP_PROBE = 16  # characters at the very end that must have occurred before
 LOOP_TAIL = 24_000  # characters at the end of the text that are looked at: a page holds some 4,000
 
 _STATUS = {"length": PageStatus.TRUNCATED, "repetition": PageStatus.REPETITION}
+_FLAWS = {
+    PageStatus.TRUNCATED: "the token limit cut the text",
+    PageStatus.REPETITION: "the text went in circles and was cut",
+}
 
 
 class PageSource(Protocol):
@@ -131,42 +132,44 @@ async def read_pages(job: Job, numbers: Sequence[int]) -> AsyncGenerator[PageRes
     is flat and a consumer that stops pulling stops the work.
 
     Raises:
-        JinaOCRError: a fatal one, at once; all else is a page's status.
+        JinaOCRError: a fatal one, after the pages that had been read by then; all else is a page's status.
     """
-    # One producer task owns the task group and feeds the stream: no cancel scope spans a yield.
-    send, receive = anyio.create_memory_object_stream[PageResult](0)
-    producer = asyncio.create_task(_produce(job, numbers, send), name=f"jina-ocr {job.source.name}")
+    tasks: asyncio.Queue[asyncio.Task[PageResult] | None] = asyncio.Queue()
+    ahead = asyncio.Semaphore(8 * job.runtime.concurrency)  # results that may wait for the consumer
+    # The producer owns the task group: no cancel scope spans a yield.
+    producer = asyncio.create_task(_produce(job, numbers, tasks, ahead), name=f"jina-ocr {job.source.name}")
     try:
-        async with receive:
-            async for result in receive:
-                yield result
-        await producer
+        while task := await tasks.get():
+            await asyncio.wait([task])
+            if task.cancelled() or task.exception():
+                producer.cancel()  # it ends by itself, unless an engine has cancelled its own task
+                break
+            yield task.result()
+            ahead.release()
+        await producer  # raises what ended it
     finally:
         producer.cancel()
         await asyncio.gather(producer, return_exceptions=True)
 
 
-async def _produce(job: Job, numbers: Sequence[int], results: MemoryObjectSendStream[PageResult]) -> None:
+async def _produce(
+    job: Job, numbers: Sequence[int], tasks: asyncio.Queue[asyncio.Task[PageResult] | None], ahead: asyncio.Semaphore
+) -> None:
     window = asyncio.Semaphore(2 * job.runtime.concurrency)  # pages held as images
-    tasks: asyncio.Queue[asyncio.Task[PageResult] | None] = asyncio.Queue(maxsize=8 * job.runtime.concurrency)
-
-    async def spawn(group: asyncio.TaskGroup) -> None:
-        for number in numbers:
-            await window.acquire()
-            task = group.create_task(_read_in_span(job, number))
-            task.add_done_callback(lambda _: window.release())
-            await tasks.put(task)
-        await tasks.put(None)
-
     about = {"jina_ocr.source": job.source.name, "jina_ocr.engine": job.engine.name, "jina_ocr.pages": len(numbers)}
     try:
         with span("jina_ocr.document", about):
-            async with results, asyncio.TaskGroup() as group:
-                group.create_task(spawn(group))
-                while (task := await tasks.get()) is not None:
-                    await results.send(await task)
+            async with asyncio.TaskGroup() as group:
+                for number in numbers:
+                    await ahead.acquire()
+                    await window.acquire()
+                    task = group.create_task(_read_in_span(job, number))
+                    task.add_done_callback(lambda _: window.release())
+                    tasks.put_nowait(task)
     except BaseExceptionGroup as failures:
         raise _first_of(failures) from None
+    finally:
+        tasks.put_nowait(None)
 
 
 async def _read_in_span(job: Job, number: int) -> PageResult:
@@ -182,24 +185,35 @@ async def _read_in_span(job: Job, number: int) -> PageResult:
         return result
 
 
-async def stream_page(job: Job, number: int) -> AsyncGenerator[str, None]:
+async def stream_page(
+    job: Job, number: int, on_cut: Callable[[PageStatus], object] | None = None
+) -> AsyncGenerator[str, None]:
     """Yield one page's text as it comes; a blank page yields nothing, a loop ends it.
 
-    Passing failures are tried again as long as nothing was yielded.
+    Passing failures are tried again as long as nothing was yielded. ``on_cut`` is told of a text that is not whole, by
+    its status.
 
     Raises:
         JinaOCRError: the page cannot be read, or not to its end.
     """
     reader = PageReader(job, number)
+
+    def ended(status: PageStatus) -> None:
+        if status in _FLAWS:
+            logger.warning("%s, page %d: %s", job.source.name, number, _FLAWS[status])
+            if on_cut:
+                on_cut(status)
+
     try:
         if isinstance(job.engine, DocumentEngine):
             result = await reader.read()
             if result.error:
                 raise result.error
             yield result.markdown
+            ended(result.status)
             return
         for strip in (await reader.page()).strips:
-            async with aclosing(_stream_image(job, strip)) as pieces:
+            async with aclosing(_stream_image(job, strip, ended)) as pieces:
                 async for piece in pieces:
                     yield piece
     except JinaOCRError as error:
@@ -207,30 +221,28 @@ async def stream_page(job: Job, number: int) -> AsyncGenerator[str, None]:
         raise
 
 
-async def _stream_image(job: Job, image: PageImage) -> AsyncGenerator[str, None]:
-    engine = job.engine
+async def _stream_image(job: Job, image: PageImage, ended: Callable[[PageStatus], None]) -> AsyncGenerator[str, None]:
+    engine, request = job.engine, job.request()
     assert isinstance(engine, Engine)
     async with job.runtime.slots, AsyncExitStack() as stack:
 
         async def begin() -> tuple[Delta | None, AsyncIterator[Delta]]:
-            deltas = await stack.enter_async_context(_closing(engine.stream(image, job.request())))
+            deltas = await stack.enter_async_context(_closing(engine.stream(image, request)))
             first = await anext(deltas, None)
             while first and not first.text and (following := await anext(deltas, None)):
                 first = following
             return first, deltas
 
         delta, rest = await job.runtime.retrier.call(begin, deadline=job.settings.timeout)
-        text, flaw = "", None
+        text = ""
         while delta:
             if delta.text:
                 yield delta.text
                 text += delta.text
-            if delta.finish_reason == "length":
-                flaw = "the token limit cut the text"
-            elif cut_loop(text) is not None:
-                flaw = "the text went in circles and was cut"
-            if flaw:
-                logger.warning("%s, page %d: %s", job.source.name, image.number, flaw)
+            too_long = len(text) > CHARS_PER_TOKEN * request.max_tokens
+            reason = "repetition" if cut_loop(text) is not None else "length" if too_long else delta.finish_reason
+            if reason in _STATUS:
+                ended(_STATUS[reason])
                 break
             delta = await anext(rest, None)
 

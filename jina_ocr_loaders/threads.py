@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
 
+from jina_ocr_loaders.errors import EngineNotReadyError
+
 T = TypeVar("T")
 
 FORK_WAITS = 60.0  # seconds at most for what runs aside
@@ -21,6 +23,9 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
 
     Thread pools (asyncio's, anyio's) are waited for when the interpreter ends: a stream that gives nothing, or a dead
     network mount, would keep it from ending. A daemon thread does not.
+
+    Raises:
+        EngineNotReadyError: no thread can be started.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -42,8 +47,31 @@ async def in_daemon_thread(function: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop has been closed: nobody waits any more
             loop.call_soon_threadsafe(report, result, error)
 
-    threading.Thread(target=run, name="jina-ocr work", daemon=True).start()
+    start_daemon(run, "jina-ocr work")
     return await done
+
+
+def start_daemon(function: Callable[[], object], name: str) -> None:
+    """Run a function in a daemon thread.
+
+    Raises:
+        EngineNotReadyError: no thread can be started: there are too many, or Python ends.
+    """
+    try:
+        threading.Thread(target=function, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise no_thread(error) from error
+
+
+def no_thread(error: RuntimeError) -> EngineNotReadyError:
+    """What to raise where no thread could be started.
+
+    Once the main thread has ended Python starts none for its thread pools, though others may still be at work, and
+    3.12 starts none at all.
+    """
+    late = not threading.main_thread().is_alive()
+    hint = "; read, or wait for your threads, before the main one ends" if late else ""
+    return EngineNotReadyError(f"no thread can be started ({error}){hint}", code="no_thread")
 
 
 def run_aside(function: Callable[[], object]) -> None:
@@ -51,9 +79,13 @@ def run_aside(function: Callable[[], object]) -> None:
 
     A thread that is importing when the process forks leaves the child a lock that nobody gives back.
     """
-    thread = threading.Thread(target=function, name="jina-ocr aside", daemon=True)
-    _aside.add(thread)
-    thread.start()
+
+    def run() -> None:
+        _aside.add(threading.current_thread())
+        function()
+
+    with suppress(EngineNotReadyError):  # what it would have begun is begun when it is needed
+        start_daemon(run, "jina-ocr aside")
 
 
 def _wait_for_all() -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Unpack
@@ -153,7 +153,7 @@ class DocumentTool:
 
         Raises:
             ForbiddenURLError: it may not be opened; the message begins with "not allowed".
-            JinaOCRError: nothing can be read.
+            JinaOCRError: nothing can be read. What ends the reading after some pages is in the answer, with them.
         """
         return bridge.run(lambda: self.aread(source, pages))
 
@@ -164,14 +164,21 @@ class DocumentTool:
         checked, ocr = self.policy.check(given.source), self.ocr()
         async with ocr.document_slot, ocr.aopen(checked, selection) as document:
             window = replace(document, numbers=document.numbers[: self.pages_per_answer])
-            await window.check_allowed()
-            kept = await self._read(window, start, on_progress)
+            kept: list[PageResult] = []
+            error = None
+            try:
+                await self._read(window, start, kept, on_progress)
+            except JinaOCRError as raised:
+                if not kept:
+                    raise
+                error = raised  # the pages before it are paid
             left = document.numbers[len(kept) :]
-            return Answer.of(document, kept, left=left, start=start, max_chars=self.chars_per_answer)
+            return Answer.of(document, kept, left=left, start=start, max_chars=self.chars_per_answer, error=error)
 
-    async def _read(self, window: OpenDocument, start: int, on_progress: OnProgress | None) -> Sequence[PageResult]:
-        """The pages that fit into one answer: the first, whatever its size, and those that follow."""
-        kept: list[PageResult] = []
+    async def _read(
+        self, window: OpenDocument, start: int, kept: list[PageResult], on_progress: OnProgress | None
+    ) -> None:
+        """Collect the pages that fit into one answer: the first, whatever its size, and those that follow."""
         size = 0
         while left := window.numbers[len(kept) :]:
             # Only as many at once as will fit, as far as can be told: what does not is paid and thrown away.
@@ -179,15 +186,14 @@ class DocumentTool:
             room = max(int((self.chars_per_answer - size) / expected), 0 if kept else 1)
             if not room:
                 break
-            async with aclosing(aiter(replace(window, numbers=left[:room]))) as results:
+            async with aclosing(window.results(left[:room])) as results:
                 async for page in results:
                     size += len(page.markdown) if kept else max(0, len(page.markdown) - start)
                     if kept and size > self.chars_per_answer:
-                        return kept
+                        return
                     kept.append(page)
                     if on_progress:
                         await on_progress(page, len(window.numbers))
-        return kept
 
     async def aestimate(self, source: str, pages: str | None = None) -> Estimate:
         """What reading these pages would cost. Spends nothing; errors as for ``read``."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +43,21 @@ def refused(policy: AccessPolicy, source: str) -> str:
         policy.check(source)
     assert caught.value.message.startswith("not allowed")
     return caught.value.message
+
+
+@pytest.mark.parametrize("kind", [str, Path, lambda root: [root], lambda root: {str(root)}])
+def test_one_folder_or_several(root, kind):
+    """A path alone is one folder: not each letter of it, of which "/" would be the whole disk."""
+    policy = AccessPolicy(allowed_roots=kind(root))
+    assert opened(policy.check("a.pdf")) == PDF
+    for outside in (root.parent / "s.pdf", "/etc/hostname"):
+        refused(policy, str(outside))
+
+
+def test_one_protocol_or_several():
+    """A name alone is one protocol, of which no part is another."""
+    assert AccessPolicy(fsspec_protocols="gcs").check("gcs://bucket/a.pdf")
+    refused(AccessPolicy(fsspec_protocols="gcs"), "gc://bucket/a.pdf")
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,39 @@ def test_an_error_comes_out_as_it_is():
         bridge.run(fail)
 
 
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), BaseException("own")])
+@pytest.mark.parametrize("deep", [False, True])
+def test_what_ends_programs_ends_only_the_call(error, deep):
+    """sys.exit() in the work, or in a task of it, is what its caller sees; others' work on the loop goes on."""
+    other, begun, go_on, results = asyncio.Event(), threading.Event(), [], []
+
+    async def wait():
+        go_on.append(asyncio.get_running_loop())
+        begun.set()
+        await other.wait()
+        return 42
+
+    async def leave():
+        raise error
+
+    async def leave_deep():
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.sleep(600))
+            group.create_task(leave())
+
+    thread = threading.Thread(target=lambda: results.append(bridge.run(wait)))
+    thread.start()
+    assert begun.wait(120)
+    with pytest.raises((BaseExceptionGroup, type(error))) as caught:
+        bridge.run(leave_deep if deep else leave)
+    assert caught.value is error or caught.value.exceptions == (error,)
+    assert thread.is_alive()
+    go_on[0].call_soon_threadsafe(other.set)
+    thread.join(120)
+    assert results == [42]
+    assert bridge.run(answer) == 42
+
+
 def test_a_script_that_never_closes_exits():
     """An iterator half way, a thread of the loop's executor busy, nothing closed: the interpreter still ends."""
     process = script("""
@@ -253,17 +286,44 @@ def test_threads_that_outlive_the_main_one_are_served():
     assert (out.split(), err) == (["1", "2"], "")
 
 
+@pytest.mark.parametrize("work", ["asyncio.sleep(0)", "asyncio.to_thread(int)"])
+def test_a_thread_that_first_calls_when_the_main_one_has_ended(work):
+    """It is served, or told in one of our errors why not: Python has ended its thread pools, 3.12 starts no thread."""
+    process = script(f"""
+        import asyncio, threading
+        from jina_ocr_loaders import JinaOCRError, bridge
+        async def answer():
+            await {work}
+            return 42
+        def call():
+            threading.main_thread().join()
+            try:
+                print(bridge.run(answer))
+            except JinaOCRError as error:
+                print(error.code, error)
+        threading.Thread(target=call).start()
+    """)
+    out, err = process.communicate(timeout=240)
+    if out.strip() == "42":
+        assert "to_thread" not in work
+    else:
+        assert out.startswith("no_thread no thread can be started"), err
+        assert "before the main one ends" in out
+        assert "to_thread" in work or sys.version_info >= (3, 12)
+    assert err == ""
+
+
 def test_at_exit_it_is_too_late():
     """What runs while the interpreter is taken down gets an error at once and never waits."""
     process = script("""
         import atexit
-        from jina_ocr_loaders import bridge
+        from jina_ocr_loaders import EngineNotReadyError, bridge
         async def answer():
             return 42
         def late():
             try:
                 bridge.run(answer)
-            except RuntimeError as error:
+            except EngineNotReadyError as error:
                 print(error, flush=True)
         class Late:
             def __del__(self):

@@ -171,6 +171,13 @@ def test_exit_status_2_for_wrong_usage(run, server, args):
     assert not server.requests
 
 
+def test_a_port_that_there_is_not(run):
+    """It is refused: the system would take it for another, modulo 65,536, and nobody would find the server."""
+    status, _, err = run("mcp", "--http", "--port", "99999")
+    assert status == 2
+    assert "--port" in err
+
+
 def test_a_missing_extra_is_one_line(run, tmp_path):
     """A command whose package is not there says what to install: status 1, no traceback."""
     (tmp_path / "absent").mkdir()
@@ -238,6 +245,26 @@ def test_streaming_prints_the_text(run, server):
     status, out, err = run("two.pdf", "--stream")
     assert (status, out.strip()) == (3, page_text(2))
     assert "two.pdf, page 1" in err
+
+
+@pytest.mark.parametrize("format", ["md", "json", "jsonl"])
+def test_pages_before_an_error_are_written(run, server, format):
+    """Credit that ends on page 2 does not cost page 1, in whatever form it is asked for."""
+    server.script_page(2, hosted.status(402))
+    status, out, err = run("two.pdf", "--concurrency", "1", "--format", format)
+    text = page_text(1) if format == "md" else json.dumps(page_text(1), ensure_ascii=False)
+    assert (status, text in out, "402" in err) == (3, True, True)
+    if format == "json":
+        assert [page["number"] for page in json.loads(out)["pages"]] == [1]
+
+
+@pytest.mark.parametrize("behaviour", [hosted.ok("Half a", finish_reason="length"), hosted.loop(3)])
+def test_a_streamed_page_that_is_cut_counts(run, server, behaviour):
+    """--stream says so with the page, and in the exit status, as without it."""
+    server.script_page(2, behaviour)
+    status, out, err = run("two.pdf", "--stream")
+    assert (status, out.startswith(page_text(1))) == (3, True)
+    assert "two.pdf, page 2" in err
 
 
 def test_estimate_prices_without_spending(run, server):

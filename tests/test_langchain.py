@@ -7,6 +7,7 @@ import inspect
 import io
 import itertools
 import pickle
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -268,3 +269,10 @@ def test_an_image_with_nothing_on_it_gives_an_empty_document(options, server):
     blank = np.full((200, 200, 3), 255, np.uint8)
     assert next(JinaOCRBlobParser(**options).lazy_parse(npy(blank))).page_content == ""
     assert not server.requests
+
+
+@pytest.mark.parametrize("make", [partial(JinaOCRLoader, "a.pdf"), JinaOCRBlobParser, JinaOCRReader])
+def test_a_mode_that_there_is_not(make):
+    """It is refused when it is given, rather than taken for another."""
+    with pytest.raises(ValueError, match=r"'page' or 'single'"):
+        make(mode="pages")

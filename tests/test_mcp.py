@@ -16,7 +16,7 @@ import httpx
 import httpx2
 import pytest
 from mcp import Client, MCPError
-from mcp.client.stdio import StdioServerParameters
+from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import ResourceLink
 
@@ -77,13 +77,14 @@ def folder(tmp_path_factory):
 
 
 @contextmanager
-def http_server(base_url, folder):
+def http_server(base_url, folder, stderr=None):
     """The MCP server over HTTP, running; its process and address."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     process = subprocess.Popen(
         [sys.executable, "-c", PROGRAM, base_url, str(folder), "http", str(port)],
         env=os.environ | {"JINA_OCR_MCP_TOKEN": TOKEN},
+        stderr=stderr,
     )
     try:
         for _ in range(3000):  # until it listens
@@ -199,12 +200,13 @@ async def test_cancelling_stops_the_work(connect, api, folder):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_a_server_that_is_stopped_ends(api, folder, number):
-    """Though a client is there and waits for a page: the request for the page ends, and so does the process."""
+async def test_a_server_that_is_stopped_ends(api, folder, tmp_path, number, mode):
+    """Though a client is there and waits for a page: the request for it ends, so does the process, without a word."""
     api.script_page(1, never := Never())
-    with http_server(api.base_url, folder) as (process, address):
-        async with http_client(address) as client, anyio.create_task_group() as group:
+    with (tmp_path / "stderr").open("w") as said, http_server(api.base_url, folder, said) as (process, address):
+        async with http_client(address, mode=mode) as client, anyio.create_task_group() as group:
 
             async def stop():
                 await anyio.to_thread.run_sync(never.asked.wait, 120)
@@ -215,6 +217,7 @@ async def test_a_server_that_is_stopped_ends(api, folder, number):
                 await client.call_tool("read_document", {"source": "five.pdf", "pages": "1"})
         assert await anyio.to_thread.run_sync(never.left.wait, 120)
         assert await anyio.to_thread.run_sync(process.wait, 120) == (0 if number == signal.SIGINT else -number)
+    assert (tmp_path / "stderr").read_text() == ""
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such signals")
@@ -336,15 +339,18 @@ async def test_the_latest_results_are_kept(api, tmp_path, monkeypatch):
         assert (await client.read_resource(links[2])).contents[0].text == page_text(3)
 
 
-async def test_the_command(api, folder):
-    """``jina-ocr mcp`` is this server over stdio, set up by the environment and ``--allow-root``."""
+async def test_the_command(api, folder, tmp_path):
+    """``jina-ocr mcp`` is this server over stdio, set up by the environment and ``--allow-root``; it warns once."""
+    api.script_page(1, hosted.status(422))
     arguments = ["-m", "jina_ocr_loaders.cli", "mcp", "--allow-root", str(folder)]
     environment = {"JINA_OCR_BASE_URL": api.base_url, "JINA_API_KEY": "key"}
     command = StdioServerParameters(command=sys.executable, args=arguments, cwd=os.getcwd(), env=environment)
-    async with Client(command) as client:
-        result = await client.call_tool("read_document", {"source": "five.pdf", "pages": "1"})
-        assert page_text(1) in result.content[0].text
-        assert (await client.call_tool("read_document", {"source": "/etc/passwd"})).is_error
+    with (tmp_path / "stderr").open("w+") as said:
+        async with Client(stdio_client(command, errlog=said)) as client:
+            result = await client.call_tool("read_document", {"source": "five.pdf", "pages": "1-2"})
+            assert page_text(2) in result.content[0].text
+            assert (await client.call_tool("read_document", {"source": "/etc/passwd"})).is_error
+        assert (tmp_path / "stderr").read_text().count("[request_rejected]") == 1
 
 
 async def test_failed_pages_are_named(connect, api, folder):

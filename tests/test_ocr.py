@@ -30,7 +30,7 @@ from jina_ocr_loaders import (
     TransientError,
     Usage,
 )
-from jina_ocr_loaders.engines.base import Render
+from jina_ocr_loaders.engines.base import Render, Transcription
 from jina_ocr_loaders.engines.hosted import HostedEngine
 from tests.servers import hosted
 from tests.servers.hosted import marked_pdf, page_text
@@ -512,6 +512,33 @@ def test_an_image_address_can_be_handed_on(make_ocr, server, address, handed_on)
     assert len(server.other_requests) == (not handed_on)
 
 
+async def endless(exchange):
+    """A behaviour: text that never ends and never repeats itself."""
+    await exchange.open_stream()
+    for n in itertools.count():
+        await exchange.event(exchange.chunk("".join(f" {n * 1000 + k:x}" for k in range(1000))))
+        await exchange.wait(0.001)
+
+
+@pytest.mark.parametrize("callback", ["on_page", "on_retry"])
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_a_callback_may_end_the_program(make_ocr, server, callback, error):
+    """sys.exit() in one reaches the caller as itself, from whole reading and from lazy; what others read goes on."""
+
+    def leave(*_):
+        raise error
+
+    leaving = make_ocr(**{callback: leave})
+    other = JinaOCR(SaysInPieces("stop")).pages(THREE)
+    assert next(other).number == 1
+    for read in (leaving.read, lambda source: list(leaving.pages(source))):
+        server.script_page(2, hosted.status(500))
+        with pytest.raises(type(error)) as caught:
+            read(THREE)
+        assert caught.value is error
+    assert [page.number for page in other] == [2, 3]
+
+
 def test_streaming_yields_the_text_as_it_comes(make_ocr, server):
     """The pieces of one page, in order, adding up to its text; failures before the first piece are tried again."""
     server.script_page(2, hosted.status(500))
@@ -537,6 +564,16 @@ def test_a_stream_that_the_token_limit_cuts_says_so(make_ocr, server, caplog, te
     assert record.getMessage().endswith("page 2: the token limit cut the text")
 
 
+def test_a_stream_that_never_ends_is_left(make_ocr, server):
+    """Text of which no end comes, and that never repeats itself, is cut as it is where pages are read whole."""
+    server.script_page(2, endless)
+    statuses = []
+    with make_ocr(max_tokens=64).open(THREE) as document:
+        text = "".join(document.stream(2, on_cut=statuses.append))
+    assert statuses == [PageStatus.TRUNCATED]
+    assert 64 * 128 < len(text) < 100_000
+
+
 class Whole:
     """An engine of the user's own that reads documents, but not this page."""
 
@@ -558,21 +595,6 @@ def test_a_stream_of_a_page_that_failed_raises():
         list(JinaOCR(Whole()).stream(THREE, page=2))
 
 
-def test_a_server_that_never_ends_is_left(make_ocr, server):
-    """It streams more than max_tokens can be, of text that never repeats itself: cut there, and said."""
-
-    async def behave(exchange):
-        await exchange.open_stream()
-        for n in itertools.count():
-            await exchange.event(exchange.chunk("".join(f" {n * 1000 + k:x}" for k in range(1000))))
-            await exchange.wait(0.001)
-
-    server.script_page(2, behave)
-    page = make_ocr(max_tokens=64, content_retries=0).read(THREE).pages[1]
-    assert (page.status, page.finish_reason) == (PageStatus.TRUNCATED, "length")
-    assert 64 * 128 < len(page.markdown) < 100_000
-
-
 class Upper:
     """An engine of the user's own: it says the page's size."""
 
@@ -586,12 +608,96 @@ class Upper:
         pass
 
 
+class Says(Whole):
+    """Reads every page to an end of this kind."""
+
+    def __init__(self, finish_reason):
+        self.finish_reason = finish_reason
+
+    async def read_page(self, source, number, request):
+        return Transcription("text", self.finish_reason)
+
+
+class SaysInPieces(Upper):
+    """The same for images of pages."""
+
+    def __init__(self, finish_reason):
+        self.finish_reason = finish_reason
+
+    async def stream(self, page, request):
+        yield Delta("text")
+        yield Delta(finish_reason=self.finish_reason)
+
+
+@pytest.mark.parametrize("engine", [Says, SaysInPieces])
+@pytest.mark.parametrize(("reason", "told"), [("stop", []), ("length", ["truncated"]), ("repetition", ["repetition"])])
+def test_how_a_stream_ended_can_be_known(engine, reason, told, caplog):
+    """A text that is not whole is told to ``on_cut`` by the page's status, and logged; a whole one is not."""
+    statuses = []
+    with JinaOCR(engine(reason)).open(THREE) as document:
+        assert "".join(document.stream(2, on_cut=statuses.append)) == "text"
+    assert statuses == told
+    assert len(caplog.records) == len(told)
+
+
+def test_a_server_that_never_ends_is_left(make_ocr, server):
+    """It streams more than max_tokens can be, of text that never repeats itself: cut there, and said."""
+    server.script_page(2, endless)
+    page = make_ocr(max_tokens=64, content_retries=0).read(THREE).pages[1]
+    assert (page.status, page.finish_reason) == (PageStatus.TRUNCATED, "length")
+    assert 64 * 128 < len(page.markdown) < 100_000
+
+
 def test_an_engine_of_ones_own_is_all_it_takes():
     """Any object with the protocol's members reads, and is given images of the size it asks for."""
     result = JinaOCR(Upper(), prompt="hello").read(THREE)
     assert [max(page.width, page.height) for page in result] == [200] * 3
     assert result.pages[0].markdown.endswith("hello")
     assert result.pages[0].engine == "upper"
+
+
+class NoMoreCredit(Upper):
+    """Reads three pages."""
+
+    def __init__(self):
+        self.over = asyncio.Event()
+
+    async def stream(self, page, request):
+        if page.number > 3:
+            self.over.set()
+            raise QuotaError("no more")
+        yield Delta("text", finish_reason="stop")
+
+
+def test_pages_read_ahead_are_given_before_the_error():
+    """A consumer that takes its time gets all pages that were read, and paid, before the one that ends the reading."""
+
+    numbers = []
+
+    async def read():
+        engine = NoMoreCredit()
+        async for page in JinaOCR(engine).apages(marked_pdf(9)):
+            numbers.append(page.number)
+            await engine.over.wait()
+
+    with pytest.raises(QuotaError, match="page 4: no more"):
+        asyncio.run(read())
+    assert numbers == [1, 2, 3]
+
+
+class CancelsItself(Upper):
+    """Lets a cancellation of its own out, on page 2."""
+
+    async def stream(self, page, request):
+        if page.number == 2:
+            raise asyncio.CancelledError
+        yield Delta("text", finish_reason="stop")
+
+
+def test_an_engine_that_cancels_itself_ends_the_reading():
+    """However many pages are left: nobody waits for ever."""
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(JinaOCR(CancelsItself()).aread(marked_pdf(40)))
 
 
 class OneStripFails(Upper):

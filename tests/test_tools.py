@@ -32,7 +32,7 @@ from jina_ocr_loaders import (
 from jina_ocr_loaders.access import AccessPolicy
 from jina_ocr_loaders.answers import ranges
 from jina_ocr_loaders.ocr import OPEN_DOCUMENTS
-from jina_ocr_loaders.tools import DocumentTool
+from jina_ocr_loaders.tools import CHARS_PER_PAGE, DocumentTool
 from tests.data.marked_documents import marked_document
 from tests.scripted_models import ScriptedChatModel, ScriptedLLM
 from tests.servers import hosted
@@ -141,6 +141,35 @@ def test_what_is_missing_is_named(options, pdf, server):
     assert "Pages whose end is missing: 2." in text
     assert "Pages cut where the OCR began to repeat itself: 3." in text
     assert page_text(4) in text
+
+
+@pytest.mark.parametrize("code", [401, 402, 404])
+def test_what_was_read_before_a_fatal_answer_is_told(options, pdf, server, code):
+    """Credit that ends on page 3 does not cost the pages before it: the model gets them, and the error."""
+    read = threading.Event()
+
+    async def refuse(exchange):
+        await asyncio.to_thread(read.wait, 120)
+        await hosted.status(code)(exchange)
+
+    server.script_page(3, refuse)
+    tool = DocumentTool(on_page=lambda page, total: page.number == 2 and read.set(), concurrency=1, **options)
+    answer = tool.read(str(pdf))
+    assert body_of(answer.text) == "\n\n".join(f"[page {n} of 7]\n{page_text(n)}" for n in (1, 2))
+    assert [page.number for page in answer.result] == [1, 2]
+    assert f"Reading ended here with an error: {answer.error}" in answer.text.rpartition("</document")[2]
+    assert (answer.error.status, answer.error.page, answer.next_pages) == (code, 3, "3-")
+    server.script_page(3, hosted.status(code))
+    assert tool.call({"source": str(pdf), "pages": "3-"}).startswith("Error: ")
+
+
+def test_on_page_is_told_the_pages_of_the_call(options, pdf):
+    """However many rounds of reading it takes to fill an answer: each page in order, and how many the call has."""
+    told = []
+    tool = DocumentTool(on_page=lambda page, total: told.append((page.number, total)), **options)
+    tool.chars_per_answer = CHARS_PER_PAGE  # as many as are expected of one page: the first round reads no more
+    tool.read(str(pdf), "2-")
+    assert told == [(number, 6) for number in range(2, 8)]
 
 
 def test_a_document_cannot_feign_its_end(options, pdf, server):
