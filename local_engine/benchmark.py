@@ -10,6 +10,8 @@ import argparse
 import asyncio
 import json
 import os
+import random
+import string
 import subprocess
 import sys
 import tempfile
@@ -44,8 +46,9 @@ class Setup:
         num_speculative_tokens: K; the card's recipe has none here.
         concurrency: pages in work at once, measured one after the other.
         pages: pages read at each concurrency.
-        images: files of pages; without any, pages of noise in the shape of A4.
+        images: files of pages; without any, pages of made-up words in the shape of A4.
         max_tokens: of a page's output.
+        pipeline: measure `JinaOCR` on a PDF of the pages, too.
         engine_args: further arguments of vLLM's `AsyncEngineArgs`.
     """
 
@@ -56,6 +59,7 @@ class Setup:
     pages: int = 256
     images: tuple[str, ...] = ()
     max_tokens: int = MAX_TOKENS
+    pipeline: bool = False
     engine_args: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -71,6 +75,7 @@ class Measurement:
         acceptance: share of drafts accepted up to position 1, 2, ... K.
         mean_accepted_length: tokens per step of the model.
         memory_gib: memory taken on the GPU; without one, by the processes.
+        pipeline: by concurrency, pages/s of `JinaOCR` on a PDF over those of the engine given the drawn pages.
     """
 
     name: str
@@ -82,6 +87,7 @@ class Measurement:
     acceptance: tuple[float, ...] = ()
     mean_accepted_length: float = 1.0
     memory_gib: float = 0.0
+    pipeline: dict[str, float] = field(default_factory=dict)
 
 
 def measure_setups(setups: Sequence[Setup]) -> list[Measurement]:
@@ -146,6 +152,9 @@ def _ratios(measurements: Sequence[Measurement]) -> list[str]:
             lone = m.lone_tokens_per_second / plain.lone_tokens_per_second
             loaded = (f"{m.pages_per_second[load] / plain.pages_per_second[load]:.2f}" for load in m.pages_per_second)
             lines.append(f"fastmtp-lone, {m.name}: {lone:.2f}; fastmtp-loaded: {', '.join(loaded)}")
+        if m.pipeline:
+            shares = ", ".join(f"{share:.2f}" for share in m.pipeline.values())
+            lines.append(f"pipeline, {m.name}: {shares} of the same pages ready-made")
     for load in dict.fromkeys(load for m in ours for load in m.pages_per_second):
         best = max((m for m in ours if load in m.pages_per_second), key=lambda m: m.pages_per_second[load])
         lines.append(f"fastest at {load}: {best.name} (num_speculative_tokens)")
@@ -173,12 +182,12 @@ async def measure_engine(setup: Setup) -> Measurement:
 
     images = _images(setup.images)
     start = time.perf_counter()
-    engine = LocalEngine(
-        setup.model,
-        num_speculative_tokens=setup.num_speculative_tokens,
-        max_num_seqs=max(setup.concurrency),
-        engine_args=setup.engine_args,
-    )
+    options: dict[str, Any] = {
+        "num_speculative_tokens": setup.num_speculative_tokens,
+        "max_num_seqs": max(setup.concurrency),
+        "engine_args": setup.engine_args,
+    }
+    engine = LocalEngine(setup.model, **options)
     async with engine:
         await engine.start()
         ready = time.perf_counter() - start
@@ -191,6 +200,7 @@ async def measure_engine(setup: Setup) -> Measurement:
             tokens_per_second[str(concurrency)] = tokens / seconds
         lone = min([await run_pages(engine, images[:1], 1, 1, setup.max_tokens) for _ in range(2)])
         drafting = engine.metrics.since(before)
+        pipeline = await measure_pipeline(engine, setup, options, images) if setup.pipeline else {}
         return Measurement(
             setup.name,
             ready,
@@ -201,7 +211,44 @@ async def measure_engine(setup: Setup) -> Measurement:
             drafting.acceptance,
             drafting.mean_accepted_length,
             _memory(),
+            pipeline,
         )
+
+
+async def measure_pipeline(
+    engine: "LocalEngine", setup: Setup, options: dict[str, Any], images: Sequence["Image"]
+) -> dict[str, float]:
+    """Read a PDF of the pages with `JinaOCR`, and its drawn pages with the engine; returns the ratio by concurrency."""
+    from pypdfium2 import PdfDocument
+
+    from jina_ocr_loaders import JinaOCR
+    from jina_ocr_loaders.engines.base import Render
+
+    shares = {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "pages.pdf"
+        first, *rest = (images[number % len(images)] for number in range(setup.pages))
+        first.save(path, save_all=True, append_images=rest)
+        with PdfDocument(path) as pdf:
+            sheets = [pdf[number] for number in range(min(len(images), setup.pages))]
+            drawn = [sheet.render(scale=Render().long_side / max(sheet.get_size())).to_pil() for sheet in sheets]
+        for concurrency in setup.concurrency:
+            ready, _ = await run_pages(engine, drawn, setup.pages, concurrency, setup.max_tokens)
+            ocr = JinaOCR(
+                engine="vllm",
+                model=setup.model,
+                engine_options=options,
+                concurrency=concurrency,
+                max_tokens=setup.max_tokens,
+                content_retries=0,  # pages of a fixed number of tokens end in their middle
+                cache=False,
+                on_error="mark",
+            )
+            async with ocr:
+                start = time.perf_counter()
+                await ocr.aread(path)
+                shares[str(concurrency)] = ready / (time.perf_counter() - start)
+    return shares
 
 
 def measure_card(setup: Setup) -> Measurement:
@@ -243,13 +290,18 @@ def measure_card(setup: Setup) -> Measurement:
 
 
 def _images(files: Sequence[str]) -> list["Image"]:
-    import numpy as np
-    from PIL import Image
+    from PIL import Image, ImageDraw
 
     if files:
         return [Image.open(file).convert("RGB") for file in files]
-    noise = np.random.default_rng(0).random((8, 1448, 1024, 1)) > 0.1
-    return [Image.fromarray(page.astype("uint8").repeat(3, 2) * 255) for page in noise]
+    letters = random.Random(0)
+    pages = [Image.new("RGB", (1024, 1448), "white") for _ in range(8)]
+    for page in pages:
+        draw = ImageDraw.Draw(page)
+        for y in range(80, 1370, 26):
+            words = ("".join(letters.choices(string.ascii_lowercase, k=letters.randint(2, 9))) for _ in range(14))
+            draw.text((80, y), " ".join(words), fill="black", font_size=18)
+    return pages
 
 
 def _memory() -> float:
@@ -266,7 +318,7 @@ def options(program: str, description: str) -> argparse.ArgumentParser:
     """The command line that measuring and tuning share."""
     parser = argparse.ArgumentParser(program, description=description)
     parser.add_argument("model", nargs="?", default=REPOSITORY, help="folder of a snapshot, or its Hugging Face name")
-    parser.add_argument("images", nargs="*", help="pages; without any, noise in the shape of A4")
+    parser.add_argument("images", nargs="*", help="pages; without any, made-up words in the shape of A4")
     parser.add_argument("--drafts", type=int, nargs="+", default=[0, 1, 3], metavar="K", help="tokens drafted per step")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128], metavar="PAGES")
     parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
@@ -307,8 +359,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except LocalEngineError as error:
         print(f"bench engine: {error}", file=sys.stderr)
         return 1
-    ours = setups(chosen)
-    card = replace(ours[0], name=CARD, num_speculative_tokens=0)
+    *others, last = setups(chosen)
+    ours = [*others, replace(last, pipeline=True)]
+    card = replace(ours[0], name=CARD, num_speculative_tokens=0, pipeline=False)
     card = replace(card, concurrency=card.concurrency[:1], pages=max(1, chosen.pages // 4))
     measurements = measure_setups([card, *ours])
     if not measurements:

@@ -58,7 +58,6 @@ GPU_MEMORY_UTILIZATION = 0.85  # the rest is left to the vision path's peaks and
 AHEAD = 8  # pages prepared beyond those being read; more would only hold their pixels
 # Tokens of a piece: handing over each by itself costs the event loop more than a step of the model, at 32 pages.
 STREAM_INTERVAL = 8
-FAST_TARGET = "JinaOCRFastForCausalLM"  # the target that prepares pages on the GPU (local_engine.vision)
 WARM_UP_PAGE = (1280, 1920)  # pixels; an upright page, the commonest grid of tiles
 EXIT_WAIT = 0.5  # seconds that processes are given to end when the interpreter does and never closed its engines
 
@@ -124,7 +123,7 @@ class _Settings:
         ours |= tuning.engine_settings()
         arguments = vllm_llm_kwargs(snapshot, self.num_speculative_tokens, **ours)
         if not on_cpu() and arguments["hf_overrides"] == {"architectures": [plugin.TARGET]}:
-            arguments["hf_overrides"] = {"architectures": [FAST_TARGET]}
+            arguments["hf_overrides"] = {"architectures": [plugin.FAST_TARGET]}
         return arguments | dict(self.engine_args)
 
     def environment(self) -> dict[str, str]:

@@ -19,12 +19,13 @@ from typing import Any
 from local_engine.errors import EngineSetupError
 
 TARGET = "JinaOCRForCausalLM"
+FAST_TARGET = "JinaOCRFastForCausalLM"  # the target that prepares pages on the GPU
 DRAFT = "EagleJinaOCRMTPModel"  # vLLM leaves a name alone that begins so already
 
 ARCHITECTURES = {
     TARGET: "local_engine.target:JinaOCRForCausalLM",
     DRAFT: "local_engine.fastmtp:JinaOCRDraft",
-    "JinaOCRFastForCausalLM": "local_engine.vision:JinaOCRFastForCausalLM",
+    FAST_TARGET: "local_engine.vision:JinaOCRFastForCausalLM",
     "JinaOCRSyntheticForCausalLM": "local_engine.synthetic_target:SyntheticTarget",
 }
 
@@ -45,6 +46,8 @@ def register() -> None:
     """
     from vllm.model_executor.models.registry import ModelRegistry
 
+    # A custom scheduler is warned of, with advice that does not hold for ours.
+    logging.getLogger("vllm.config.scheduler").addFilter(_no_scheduler_warning)
     known = ModelRegistry.get_supported_archs()
     for architecture, location in ARCHITECTURES.items():
         if architecture not in known:
@@ -111,6 +114,10 @@ def load_snapshot_speculator(snapshot: Path) -> Any:
             del sys.modules[name]
             raise
     return sys.modules[name]
+
+
+def _no_scheduler_warning(record: logging.LogRecord) -> bool:
+    return "custom scheduler class" not in record.getMessage()
 
 
 def _write_errors(path: str) -> None:

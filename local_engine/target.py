@@ -10,11 +10,29 @@ check_vllm_version()
 
 import torch
 from vllm.config import VllmConfig
+from vllm.model_executor.layers.fused_moe.router.base_router import BaseRouter
+from vllm.model_executor.layers.fused_moe.router.fused_topk_router import FusedTopKRouter
+from vllm.model_executor.layers.fused_moe.router.grouped_topk_router import GroupedTopKRouter
 from vllm.model_executor.models.deepseek_ocr import DeepseekOCRDummyInputsBuilder, DeepseekOCRForCausalLM
 from vllm.model_executor.models.utils import WeightsMapper
 from vllm.multimodal import MULTIMODAL_REGISTRY
+from vllm.platforms import current_platform
 
 from local_engine.processor import JinaOCRMultiModalProcessor, JinaOCRProcessingInfo
+
+ONE_GROUP_ROUTING = "one_group_routing"  # in vLLM's additional_config: False keeps vLLM's grouped router
+
+
+def ungrouped(router: GroupedTopKRouter) -> BaseRouter:
+    """The router that does the same in one kernel, if all experts are one group, as in this model; else `router`.
+
+    vLLM takes DeepSeek's experts through its grouped top-k (two top-k, a mask, a softmax: five kernels a layer).
+    """
+    if router.num_expert_group != 1 or router.e_score_correction_bias is not None or router.routed_scaling_factor != 1:
+        return router
+    return FusedTopKRouter(
+        router.top_k, router.global_num_experts, router.scoring_func, router.renormalize, router.eplb_state
+    )
 
 
 @MULTIMODAL_REGISTRY.register_processor(
@@ -31,6 +49,10 @@ class JinaOCRForCausalLM(DeepseekOCRForCausalLM):
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self.config.image_token_index = self.image_token_id  # vLLM reads it there when a draft model is loaded
+        if current_platform.is_cuda() and vllm_config.additional_config.get(ONE_GROUP_ROUTING, True):
+            for module in self.modules():
+                if isinstance(router := getattr(module, "router", None), GroupedTopKRouter):
+                    module.router = ungrouped(router)
 
     def embed_multimodal(self, **kwargs: Any) -> Any:
         """Embeddings of each page: local tiles, global view, separator. None without pages.

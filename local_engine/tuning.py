@@ -19,6 +19,8 @@ logger = logging.getLogger("local_engine")
 
 TABLES = Path(__file__).parent / "moe_configs"  # fused-MoE tables made by `tune.tune_moe`, one per GPU
 CPU_CACHE = 2 * GIB  # bytes, within `hardware.WORKING_MEMORY`: three long pages at once, or some twenty of usual length
+# Tokens of a step that runs as CUDA graphs: vLLM's own up to 512, and those of steps that take up one page or two.
+CAPTURE_SIZES = [1, 2, 4, *range(8, 256, 8), *range(256, 513, 16), *range(640, 2049, 128)]
 DRAFT_TOKENS = 3  # the card's K, and the fastest at every load where it was measured
 
 
@@ -44,6 +46,9 @@ def engine_settings() -> dict[str, Any]:
         "distributed_executor_backend": "mp",
         "max_num_batched_tokens": 8192,  # eight pages a step may be encoded and prefilled together
         "renderer_num_workers": 4,  # threads that hand pages over
+        "compilation_config": {"cudagraph_capture_sizes": CAPTURE_SIZES},
+        "scheduler_cls": "local_engine.scheduling.make_scheduler",
+        "worker_cls": "local_engine.scheduling.PageWorker",
     }
 
 

@@ -1,5 +1,7 @@
 """The benchmark: its table says what was measured, and it measures a real engine."""
 
+import re
+
 import pytest
 
 from local_engine.benchmark import CARD, Measurement, main, table
@@ -33,7 +35,8 @@ def test_the_benchmark_runs_from_the_command_line(snapshots, page, tmp_path, cap
         page(300, 200 + 500 * number, number).save(image)
     options = ["--drafts", "3", "--concurrency", "2", "--pages", "4", "--max-tokens", "40", "--price", "3.6"]
     assert main([str(snapshots(kind="cycle").path), *map(str, images), *options]) == 0
-    head, _, card, ours = (row.strip("| ").split(" | ") for row in capsys.readouterr().out.splitlines()[:4])
+    printed = capsys.readouterr().out
+    head, _, card, ours = (row.strip("| ").split(" | ") for row in printed.splitlines()[:4])
     assert (card[0], ours[0]) == (CARD, "K = 3")
     plain, drafting = dict(zip(head, card, strict=True)), dict(zip(head, ours, strict=True))
     for row in (plain, drafting):
@@ -46,6 +49,8 @@ def test_the_benchmark_runs_from_the_command_line(snapshots, page, tmp_path, cap
     accepted = [float(share) for share in drafting["acceptance"].split(" / ")]
     assert 1 > accepted[0] > accepted[1] > accepted[2] > 0
     assert float(drafting["tokens/step"]) == pytest.approx(1 + sum(accepted), abs=0.03)
+    (share,) = re.findall(r"^pipeline, K = 3: ([\d.]+) of the same pages ready-made$", printed, re.MULTILINE)
+    assert float(share) > 0
 
 
 @pytest.mark.engine

@@ -150,6 +150,9 @@ def test_each_change_for_speed_can_be_switched_off(snapshots, own_cache, monkeyp
     for off in (
         {"hf_overrides": {"architectures": ["JinaOCRForCausalLM"]}},
         {"additional_config": {"vision_graphs": False}},
+        {"additional_config": {"one_group_routing": False}},
+        {"compilation_config": {}},
+        {"scheduler_cls": None, "worker_cls": "auto"},
         {"enforce_eager": True},
         {"distributed_executor_backend": "uni"},
         {"max_num_batched_tokens": 2048},
