@@ -191,8 +191,8 @@ class LocalEngine:
             repetition_penalty: the card's 1.05; 1 turns it off.
 
         Raises:
-            EngineSetupError: the engine cannot run here.
-            EngineDiedError: its process died; another attempt starts it again, once.
+            EngineSetupError: the engine cannot run here, or was started again and died before it had read a page.
+            EngineDiedError: its process died; another attempt starts it again.
             PageRejectedError: this page cannot be read.
             EngineClosedError: the engine was closed meanwhile.
         """
@@ -290,6 +290,7 @@ class _Runtime:
         self._thread = threading.Thread(target=self._run, name="local-engine", daemon=True)
         self._pages: set[asyncio.Task[Any]] = set()
         self._starts = 0
+        self._read_before = 0  # pages, when the engine was started last
         self._starting: set[BaseProcess] | None = None  # while vLLM starts: the processes that were there before
         self._llm: Any = None
         self._failure: EngineSetupError | None = None
@@ -377,15 +378,16 @@ class _Runtime:
             self._llm.shutdown()
             self._llm = None
             logger.warning("local engine: the process that reads %s died", self.settings.model)
-            if self._starts > 1:
+            if self._starts > 1 and self.metrics.read().pages == self._read_before:
                 self._failure = EngineSetupError(
-                    f"The engine for {self.settings.model} died, was started again, and died again: "
-                    f"{self._last_words() or 'it was killed, or crashed, without a word'}. "
+                    f"The engine for {self.settings.model} died, was started again, and died again before a page was "
+                    f"read: {self._last_words() or 'it was killed, or crashed, without a word'}. "
                     "`jina-ocr engine selftest` tries this machine with a small synthetic model."
                 )
                 raise self._failure
         if self._llm is None:
             self._starts += 1
+            self._read_before = self.metrics.read().pages
             try:
                 # Blocks this loop, as in vLLM's own server: nothing else can happen here until the engine runs.
                 self._llm = self._start()

@@ -227,14 +227,18 @@ def test_closing_the_last_handle_ends_the_engine(looping_engine, looping, page):
     asyncio.run(read())
 
 
-def test_a_killed_engine_is_started_again_once(snapshots, page):
-    """Pages in flight fail as transient; the next pages are read by a new engine; a second death is final."""
+def test_a_killed_engine_is_started_again_while_it_reads_pages(snapshots, page):
+    """Pages in flight fail as transient, the next are read by a new engine; one that dies before any is given up."""
     looping = snapshots(kind="cycle", loop=LOOP, seed=1)
     looping_engine = LocalEngine(looping.path, num_speculative_tokens=K, max_num_seqs=2, engine_args=SMALL)
     others = set(engine_processes())
 
     async def die_reading():
         pages = [asyncio.ensure_future(looping_engine.transcribe(page(300, 200, seed))) for seed in range(3)]
+        await die()
+        return await asyncio.gather(*pages, return_exceptions=True)
+
+    async def die():
         async with aclosing(looping_engine.stream(page(300, 200))) as pieces:
             await anext(pieces)
             for process in set(engine_processes()) - others:
@@ -242,7 +246,6 @@ def test_a_killed_engine_is_started_again_once(snapshots, page):
             with pytest.raises(EngineDiedError, match="read it again"):
                 async for _ in pieces:
                     pass
-        return await asyncio.gather(*pages, return_exceptions=True)
 
     async def read():
         results = await die_reading()
@@ -251,8 +254,9 @@ def test_a_killed_engine_is_started_again_once(snapshots, page):
         for result in results:
             assert isinstance(result, EngineDiedError) or result.text == looping.text
         assert (await looping_engine.transcribe(page(300, 200))).text == looping.text
-        await die_reading()
-        with pytest.raises(EngineSetupError, match="died again"):
+        await die()  # the second engine, which has read a page
+        await die()  # the third, which has not
+        with pytest.raises(EngineSetupError, match="died again before a page was read"):
             await looping_engine.transcribe(page(300, 200))
 
     with looping_engine:
