@@ -60,13 +60,9 @@ class PageScheduler(AsyncScheduler):
     def schedule(self, *arguments: Any, **options: Any) -> Any:
         ahead: list[Any] = []
         held: list[Any] = []
-        free = self._blocks - sum(map(self._most_blocks, self.running))
-        for request in self.waiting:
-            free -= self._most_blocks(request)
-            alone = not self.running and request is self.waiting[0]  # it may end before its token limit
-            if held or not (free >= 0 or alone) or not self._is_encoded(request, ahead):  # nobody overtakes
-                held.append(request)
-        self.waiting.remove_requests(held)
+        if self.waiting:
+            ahead, held = self._send_ahead(), self._held()
+            self.waiting.remove_requests(held)
         output = super().schedule(*arguments, **options)
         for request in held:
             self.waiting.add_request(request)
@@ -89,17 +85,30 @@ class PageScheduler(AsyncScheduler):
         tokens = request.num_prompt_tokens + request.max_tokens + 3 * (1 + self.num_spec_tokens)
         return -(-tokens // self.block_size)
 
-    def _is_encoded(self, request: Any, ahead: list[Any]) -> bool:
-        """Whether a request's page need not be waited for; one that is neither encoded nor sent is put into `ahead`."""
-        if not (self._encodes_ahead and self.running):  # nothing goes on meanwhile
-            return True
-        if request.num_preemptions:  # vLLM itself may still have it
-            return True
-        for page in request.mm_features:
-            if page.identifier not in self._sent and len(self._sent) < PAGES:
-                self._sent[page.identifier] = False
-                ahead.append(page)
-        return all(self._sent.get(page.identifier) for page in request.mm_features)
+    def _send_ahead(self) -> list[Any]:
+        """The next pages to be sent ahead: those of requests that wait for their encoding, as many as may be."""
+        pages = [page for request in self.waiting if self._waits_for_encoding(request) for page in request.mm_features]
+        unsent = [page for page in pages if page.identifier not in self._sent]
+        ahead = unsent[: PAGES - len(self._sent)]
+        self._sent |= {page.identifier: False for page in ahead}
+        return ahead
+
+    def _held(self) -> list[Any]:
+        """Waiting requests that vLLM is not to see yet: from the first that does not fit or is not encoded on."""
+        free = self._blocks - sum(map(self._most_blocks, self.running))
+        for number, request in enumerate(self.waiting):
+            free -= self._most_blocks(request)
+            alone = not self.running and number == 0  # it may end before its token limit
+            if (free < 0 and not alone) or self._waits_for_encoding(request):
+                return list(self.waiting)[number:]
+        return []
+
+    def _waits_for_encoding(self, request: Any) -> bool:
+        """Whether a request's page is still to be encoded ahead."""
+        # Without others in decoding nothing goes on meanwhile; of a page begun anew vLLM may still have the encoding.
+        if not (self._encodes_ahead and self.running) or request.num_preemptions:
+            return False
+        return not all(self._sent.get(page.identifier) for page in request.mm_features)
 
     def _free_request(self, request: Any, *arguments: Any, **options: Any) -> Any:
         for page in request.mm_features:
