@@ -7,7 +7,6 @@ together, and nothing in between waits for the device: every shape is known from
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from PIL import Image
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from transformers import BatchFeature
 from vllm.config import VllmConfig
 from vllm.model_executor.models.deepencoder import RelPosAttention, get_rel_pos
@@ -25,85 +25,18 @@ from vllm.transformers_utils.processors.deepseek_ocr import DeepseekOCRProcessor
 
 from local_engine.preprocess import MAX_TILES, TILE, VIEW, image_token_count, tile_grid
 from local_engine.processor import JinaOCRMultiModalProcessor, JinaOCRProcessingInfo
+from local_engine.resize import cut_views
 from local_engine.target import JinaOCRForCausalLM
 
-PRECISION = 32 - 8 - 2  # bits of a resizing weight: Pillow's PRECISION_BITS
 VISION_GRAPHS = "vision_graphs"  # in vLLM's additional_config: False for towers neither compiled nor in CUDA graphs
-GREY = 127  # padding of the global view: int(0.5 * 255), the model's own processor
 BATCHES = {TILE: (6, 2), VIEW: (1,)}  # images of a side that a CUDA graph encodes: those of an upright page, of a slide
-
-
-@lru_cache(maxsize=128)
-def _taps(size: int, new: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What each of `new` pixels is made of: indices into `size` pixels and their weights, both `[taps, new]`.
-
-    Pillow's own arithmetic (libImaging/Resample.c): bicubic with a = -0.5, widened when pixels get fewer, normalised,
-    and rounded to 22 bits.
-    """
-    scale = size / new
-    reach = 2 * max(scale, 1.0)
-    centre = (np.arange(new) + 0.5) * scale
-    first = np.maximum(np.trunc(centre - reach + 0.5), 0)
-    last = np.minimum(np.trunc(centre + reach + 0.5), size)
-    index = first + np.arange(int(np.max(last - first)))[:, None]
-    x = np.abs((index - centre + 0.5) / max(scale, 1.0))
-    weights = np.where(x < 1, (1.5 * x - 2.5) * x * x + 1, np.where(x < 2, -0.5 * (((x - 5) * x + 8) * x - 4), 0))
-    weights = np.where(index < last, weights, 0)
-    weights = weights / weights.sum(axis=0) * (1 << PRECISION)
-    rounded = np.trunc(weights + np.copysign(0.5, weights)).astype(np.int32)
-    index = np.minimum(index, size - 1).astype(np.int32)
-    # Small enough to be copied without waiting for the device.
-    return tuple(torch.from_numpy(part).to(device, non_blocking=True) for part in (index, rounded))
-
-
-def resize(page: Tensor, width: int, height: int) -> Tensor:
-    """Resize as Pillow does: across, then down, rounded to whole levels after each.
-
-    Pillow 13 does some tall images the other way round; levels then differ from these where both overshoot.
-
-    Parameters:
-        page: `[3, H, W]`, int32, 0 to 255.
-
-    Returns:
-        `[3, height, width]`, int32: Pillow's pixels.
-    """
-    for dim, new in ((2, width), (1, height)):
-        if page.shape[dim] != new:
-            index, weights = _taps(page.shape[dim], new, page.device)
-            shape = (-1, 1) if dim == 1 else (-1,)
-            total = torch.full((), 1 << (PRECISION - 1), dtype=torch.int32, device=page.device)
-            for pixels, weight in zip(index, weights, strict=True):
-                total = total + page.index_select(dim, pixels) * weight.view(shape)
-            page = (total >> PRECISION).clamp_(0, 255)
-    return page
-
-
-def views(page: Tensor, grid: tuple[int, int], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Cut a page into the model's views, on the page's device.
-
-    Parameters:
-        page: `[H, W, 3]`, uint8.
-        grid: Tiles across and down; (1, 1) means the global view alone.
-        dtype: Of the towers.
-
-    Returns:
-        The local tiles `[n, 3, 640, 640]` (n may be 0) and the padded global view `[3, 1024, 1024]`, both from -1 to 1.
-    """
-    pixels = page.permute(2, 0, 1).int()
-    height, width = page.shape[:2]
-    across, down = grid
-    if across * down > 1:
-        stretched = resize(pixels, across * TILE, down * TILE)
-        tiles = stretched.view(3, down, TILE, across, TILE).permute(1, 3, 0, 2, 4).reshape(-1, 3, TILE, TILE)
-    else:
-        tiles = pixels.new_empty((0, 3, TILE, TILE))
-    # As PIL.ImageOps.pad: the longer side fills the view, the other is rounded and centred.
-    longer = max(width, height)
-    inner_w, inner_h = max(round(width / longer * VIEW), 1), max(round(height / longer * VIEW), 1)
-    view = pixels.new_full((3, VIEW, VIEW), GREY)
-    left, top = round((VIEW - inner_w) * 0.5), round((VIEW - inner_h) * 0.5)
-    view[:, top : top + inner_h, left : left + inner_w] = resize(pixels, inner_w, inner_h)
-    return (tiles / 127.5 - 1).to(dtype), (view / 127.5 - 1).to(dtype)
+# Best first: on an H200 cuDNN's kernel takes less than half of FlashAttention 2's time (docs/performance.md).
+ATTENTION_KERNELS = [
+    SDPBackend.CUDNN_ATTENTION,
+    SDPBackend.FLASH_ATTENTION,
+    SDPBackend.EFFICIENT_ATTENTION,
+    SDPBackend.MATH,
+]
 
 
 class FoldedRelPosAttention(RelPosAttention):
@@ -119,22 +52,28 @@ class FoldedRelPosAttention(RelPosAttention):
         qkv = self.qkv(x).view(batch, height * width, 3, self.num_heads, -1)
         query, key, value = qkv.permute(2, 0, 3, 1, 4)
         grid = query.reshape(batch, self.num_heads, height, width, -1)
-        rel_h = torch.einsum("bnhwc,hkc->bnhwk", grid, get_rel_pos(height, height, self.rel_pos_h)).flatten(2, 3)
-        rel_w = torch.einsum("bnhwc,wkc->bnhwk", grid, get_rel_pos(width, width, self.rel_pos_w)).flatten(2, 3)
+        rel_h = torch.einsum("bnhwc,hkc->bnhwk", grid, _in_eights(get_rel_pos(height, height, self.rel_pos_h)))
+        rel_w = torch.einsum("bnhwc,wkc->bnhwk", grid, _in_eights(get_rel_pos(width, width, self.rel_pos_w)))
         # The product is scaled, the bias is not; 1 / scale is a power of two for heads of 64: exact in bf16.
-        query = torch.cat((query, rel_h / self.scale, rel_w / self.scale), dim=-1)
+        query = torch.cat((query, rel_h.flatten(2, 3) / self.scale, rel_w.flatten(2, 3) / self.scale), dim=-1)
         key = torch.cat((key, _one_hot(height, width, key).expand(batch, self.num_heads, -1, -1)), dim=-1)
         size = value.shape[-1]
-        value = F.pad(value, (0, key.shape[-1] - size))  # the fused kernels want one width for all three
-        out = F.scaled_dot_product_attention(query, key, value, scale=self.scale)[..., :size]
+        value = F.pad(value, (0, key.shape[-1] - size))  # most fused kernels want one width for all three
+        with sdpa_kernel(ATTENTION_KERNELS, set_priority=True):
+            out = F.scaled_dot_product_attention(query, key, value, scale=self.scale)[..., :size]
         return self.proj(out.transpose(1, 2).reshape(batch, height, width, -1))
 
 
 def _one_hot(height: int, width: int, like: Tensor) -> Tensor:
-    """Row and column of every key of a grid, `[height * width, height + width]`."""
+    """Row and column of every key of a grid, `[height * width, height + width]`, both widths rounded up to eights."""
     rows = torch.eye(height, dtype=like.dtype, device=like.device).repeat_interleave(width, dim=0)
     columns = torch.eye(width, dtype=like.dtype, device=like.device).repeat(height, 1)
-    return torch.cat((rows, columns), dim=-1)
+    return torch.cat((_in_eights(rows), _in_eights(columns)), dim=-1)
+
+
+def _in_eights(table: Tensor) -> Tensor:
+    """Zeros appended to dimension 1 up to a multiple of eight, without which cuDNN does not take a head."""
+    return F.pad(table, (0, 0) * (table.dim() - 2) + (0, -table.shape[1] % 8))
 
 
 class GraphedEncoder:
@@ -271,8 +210,8 @@ class JinaOCRFastForCausalLM(JinaOCRForCausalLM):
         Returns:
             Per page `[tokens, hidden]`: local tiles row by row, global view, separator.
         """
-        cut = [views(page, grid, self.image_newline.dtype) for page, grid in zip(pages, grids, strict=True)]
-        wholes = self._encode(torch.stack([view for _, view in cut]))
+        cut = [cut_views(page, grid, self.image_newline.dtype) for page, grid in zip(pages, grids, strict=True)]
+        wholes = self._encode(torch.cat([view for _, view in cut]))
         tiles = torch.cat([tiles for tiles, _ in cut])
         parts = self._encode(tiles).split([len(tiles) for tiles, _ in cut]) if len(tiles) else [tiles] * len(pages)
         return [

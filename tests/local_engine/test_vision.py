@@ -35,15 +35,15 @@ def levels(views):
 @pytest.mark.parametrize("size", SIZES, ids=str)
 def test_pixels_are_those_of_the_models_own_processor(size, kind):
     """All pixels of every tile and of the padded view are Pillow's, level for level."""
-    from local_engine.vision import views
+    from local_engine.resize import cut_views
 
     pixels = noise(*size, kind)
     image, (columns, rows) = Image.fromarray(pixels), tile_grid(*size)
-    tiles, view = views(torch.from_numpy(pixels), (columns, rows), torch.float32)
+    tiles, view = cut_views(torch.from_numpy(pixels), (columns, rows), torch.float32)
 
     inside = ImageOps.contain(image, (VIEW, VIEW)).size
     padded = ImageOps.pad(pillow(image, *inside), (VIEW, VIEW), color=(127, 127, 127))
-    assert np.abs(levels(view) - np.asarray(padded, dtype=float)).max() < 1e-3
+    assert np.abs(levels(view)[0] - np.asarray(padded, dtype=float)).max() < 1e-3
 
     expected = 0 if columns * rows == 1 else columns * rows
     assert len(tiles) == expected
@@ -56,12 +56,12 @@ def test_pixels_are_those_of_the_models_own_processor(size, kind):
 @pytest.mark.parametrize("size", [(3000, 1), (1, 3000), (1, 1)], ids=str)
 def test_a_sliver_is_a_page_too(size):
     """A page of one row or column of pixels has views of the right shape: an error here would end the engine."""
-    from local_engine.vision import views
+    from local_engine.resize import cut_views
 
     width, height = size
     columns, rows = tile_grid(width, height)
-    tiles, view = views(torch.zeros(height, width, 3, dtype=torch.uint8), (columns, rows), torch.float32)
-    assert view.shape == (3, VIEW, VIEW)
+    tiles, view = cut_views(torch.zeros(height, width, 3, dtype=torch.uint8), (columns, rows), torch.float32)
+    assert view.shape == (1, 3, VIEW, VIEW)
     assert view.min() == -1
     assert len(tiles) == (columns * rows if columns * rows > 1 else 0)
 
@@ -140,8 +140,9 @@ def test_features_and_logits_are_those_of_the_plain_path(snapshots, pages, fast_
     from vllm.model_executor.models.deepencoder import RelPosAttention
     from vllm.transformers_utils.processors.deepseek_ocr import DeepseekOCRProcessor
 
+    from local_engine.resize import cut_views
     from local_engine.target import JinaOCRForCausalLM
-    from local_engine.vision import FoldedRelPosAttention, views
+    from local_engine.vision import FoldedRelPosAttention
 
     def plain_pages(model, given):
         """What the plain path makes of pages: the model's own processor, stock attention, one page at a time."""
@@ -152,7 +153,7 @@ def test_features_and_logits_are_those_of_the_plain_path(snapshots, pages, fast_
             made = processor(prompt="<image>", images=[Image.fromarray(page.numpy())])
             inputs = {name: made[name] for name in ("pixel_values", "images_crop", "images_spatial_crop")}
             grid = tuple(made["images_spatial_crop"][0].tolist())
-            tiles, view = views(page, grid, torch.float32)
+            tiles, view = cut_views(page, grid, torch.float32)
             assert (view - made["pixel_values"][0]).abs().max() <= 2 * 2 / 255
             assert len(tiles) == 0 or (tiles - made["images_crop"]).abs().max() <= 2 * 2 / 255
             inputs = {n: v.to(model.image_newline.dtype) if v.is_floating_point() else v for n, v in inputs.items()}
