@@ -48,7 +48,6 @@ def engine_settings() -> dict[str, Any]:
         "renderer_num_workers": 4,  # threads that hand pages over
         "compilation_config": {"cudagraph_capture_sizes": CAPTURE_SIZES},
         "scheduler_cls": "local_engine.scheduling.make_scheduler",
-        "worker_cls": "local_engine.scheduling.PageWorker",
     }
 
 

@@ -152,7 +152,7 @@ def test_each_change_for_speed_can_be_switched_off(snapshots, own_cache, monkeyp
         {"additional_config": {"vision_graphs": False}},
         {"additional_config": {"one_group_routing": False}},
         {"compilation_config": {}},
-        {"scheduler_cls": None, "worker_cls": "auto"},
+        {"scheduler_cls": None},
         {"enforce_eager": True},
         {"distributed_executor_backend": "uni"},
         {"max_num_batched_tokens": 2048},
