@@ -237,11 +237,12 @@ app.add_typer(engine_app, name="engine")
 def engine_selftest(
     full: Annotated[bool, typer.Option("--full", help="The model's full size: 6.7 GB of disk and GPU memory.")] = False,
     k: Annotated[int, typer.Option("--k", help="Tokens drafted a step; 0 is without the draft head.", min=0)] = 3,
+    seconds: Annotated[float, typer.Option(help="Then read under full load for so long, and compare each page.")] = 0,
 ) -> None:
     """Try vLLM here on made-up weights whose text is known, before the real ones arrive."""
     from local_engine.selftest import selftest
 
-    report = selftest(size="full" if full else "tiny", num_speculative_tokens=k)
+    report = selftest(size="full" if full else "tiny", num_speculative_tokens=k, seconds=seconds)
     typer.echo(str(report))
     raise typer.Exit(0 if report.ok else EXIT_PARTLY)
 

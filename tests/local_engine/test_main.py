@@ -1,5 +1,6 @@
 """`python -m local_engine` and the self-test."""
 
+import asyncio
 import subprocess
 import sys
 from dataclasses import replace
@@ -7,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from local_engine.__main__ import main
+from local_engine.engine import LocalEngine
 from local_engine.errors import EngineSetupError
 from local_engine.hardware import vllm_version
-from local_engine.selftest import selftest
+from local_engine.selftest import read_under_load, selftest
 
 engine = pytest.mark.engine
 pytestmark = pytest.mark.timeout(900)
@@ -50,6 +52,40 @@ def test_the_self_test_passes_on_a_good_engine_and_fails_on_other_figures():
     worse = replace(report.metrics, accepted=(report.expected[0], 0))
     assert not replace(report, metrics=worse).ok
     assert "does NOT work" in str(replace(report, metrics=worse))
+
+
+@engine
+def test_the_self_test_under_load_compares_every_page():
+    """Under load all pages have the known text; a text that is not, an error, or no page at all fails the test."""
+    report = selftest(
+        num_speculative_tokens=2, seconds=2, max_num_seqs=4, engine_args={"enforce_eager": True, "max_model_len": 2048}
+    )
+    assert report.ok, str(report)
+    assert report.load.pages > 0
+    assert report.metrics.pages == 3
+    assert "4 at once" in str(report)
+    assert not replace(report, load=replace(report.load, wrong=1)).ok
+    assert not replace(report, load=replace(report.load, lost=1)).ok
+    assert not replace(report, load=replace(report.load, pages=0)).ok
+    assert "WRONG text on 1" in str(replace(report.load, wrong=1))
+
+
+@engine
+def test_a_wrong_text_under_load_is_found(snapshots):
+    """Each page that says something else than the known text is counted, and each that a dead engine cannot read."""
+    snapshot = snapshots(kind="cycle")
+    other = replace(snapshot, text=f"not {snapshot.text}")
+    options = {"enforce_eager": True, "max_model_len": 2048}
+
+    async def read():
+        async with LocalEngine(snapshot.path, num_speculative_tokens=0, engine_args=options) as engine:
+            read = await read_under_load(engine, other, 0.5, 2)
+        return read, await read_under_load(engine, snapshot, 0.2, 2)
+
+    wrong, closed = asyncio.run(read())
+    assert wrong.pages == wrong.wrong > 0
+    assert closed.lost > 0
+    assert closed.pages == 0
 
 
 @pytest.mark.parametrize(
