@@ -16,7 +16,7 @@ vllm.triton_utils.triton, vllm.triton_utils.tl = triton, triton.language
 from local_engine import resize
 from local_engine.preprocess import TILE, VIEW
 
-resize.TILE, resize.VIEW = 40, 64  # the interpreter is slow
+resize.TILE, resize.VIEW, resize.BLOCK = 40, 64, 32  # the interpreter is slow; several blocks a line
 torch.manual_seed(0)
 for width, height, grid in [(60, 90, (2, 3)), (130, 70, (3, 2)), (80, 80, (2, 2)), (50, 40, (1, 1)), (1, 200, (1, 4))]:
     page = torch.randint(0, 2, (height, width, 3), dtype=torch.uint8) * 255  # sharp edges overshoot
