@@ -90,7 +90,8 @@ def _corner(size: tuple[int, int], side: int) -> tuple[int, int]:
 @lru_cache(maxsize=8)
 def _values(dtype: torch.dtype, device: torch.device) -> Tensor:
     """What the towers get for each of the 256 levels, `[256]`: from -1 to 1."""
-    return (torch.arange(256) / 127.5 - 1).to(device, dtype)  # made on the CPU: GPUs divide a level differently
+    # Made on the CPU: GPUs divide a level differently.
+    return (torch.arange(256, dtype=torch.float32) / 127.5 - 1).to(device, dtype)
 
 
 @lru_cache(maxsize=128)
