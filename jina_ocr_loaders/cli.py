@@ -237,7 +237,9 @@ app.add_typer(engine_app, name="engine")
 def engine_selftest(
     full: Annotated[bool, typer.Option("--full", help="The model's full size: 6.7 GB of disk and GPU memory.")] = False,
     k: Annotated[int, typer.Option("--k", help="Tokens drafted a step; 0 is without the draft head.", min=0)] = 3,
-    seconds: Annotated[float, typer.Option(help="Then read under full load for so long, and compare each page.")] = 0,
+    seconds: Annotated[
+        float, typer.Option(help="Then read under full load for so long, and compare each page.", min=0)
+    ] = 0,
 ) -> None:
     """Try vLLM here on made-up weights whose text is known, before the real ones arrive."""
     from local_engine.selftest import selftest

@@ -33,15 +33,14 @@ def cut_views(page: Tensor, grid: tuple[int, int], dtype: torch.dtype) -> tuple[
     height, width = page.shape[:2]
     across, down = grid
     values = _values(dtype, page.device)
-    tiles = values.new_empty((across * down if across * down > 1 else 0, 3, TILE, TILE))
-    if len(tiles):
-        _lay_out(page, (across * TILE, down * TILE), values, tiles, across)
+    if across * down > 1:
+        tiles = _lay_out(page, (across * TILE, down * TILE), grid, TILE, values)
+    else:
+        tiles = values.new_empty((0, 3, TILE, TILE))
     # As PIL.ImageOps.pad: the longer side fills the view, the other is rounded and centred.
     longer = max(width, height)
     inside = max(round(width / longer * VIEW), 1), max(round(height / longer * VIEW), 1)
-    view = values[GREY].expand(1, 3, VIEW, VIEW).contiguous()
-    _lay_out(page, inside, values, view, 1)
-    return tiles, view
+    return tiles, _lay_out(page, inside, (1, 1), VIEW, values)
 
 
 def resize(page: Tensor, width: int, height: int) -> Tensor:
@@ -65,26 +64,20 @@ def resize(page: Tensor, width: int, height: int) -> Tensor:
     return pixels
 
 
-def _lay_out(page: Tensor, size: tuple[int, int], values: Tensor, out: Tensor, across: int) -> None:
-    """Resize a page and write it into `out`, `[n, 3, side, side]`: as n squares row by row, or centred in the one."""
+def _lay_out(page: Tensor, size: tuple[int, int], grid: tuple[int, int], side: int, values: Tensor) -> Tensor:
+    """Resize a page, centre it on grey, and cut that into a grid of squares, row by row: `[n, 3, side, side]`."""
     if page.is_cuda:
-        _lay_out_on_gpu(page, size, values, out, across)
-        return
-    width, height = size
-    side = out.shape[-1]
-    levels = values[resize(page, width, height)]
-    if len(out) == 1:
-        left, top = _corner(size, side)
-        out[0, :, top : top + height, left : left + width] = levels.permute(2, 0, 1)
-    else:
-        squares = levels.view(height // side, side, across, side, 3).permute(0, 2, 4, 1, 3)
-        out.copy_(squares.reshape(out.shape))
+        return _lay_out_on_gpu(page, size, grid, side, values)
+    (width, height), (across, down), (left, top) = size, grid, _corner(size, grid, side)
+    canvas = values[GREY].repeat(3, down * side, across * side)
+    canvas[:, top : top + height, left : left + width] = values[resize(page, width, height)].permute(2, 0, 1)
+    return canvas.view(3, down, side, across, side).permute(1, 3, 0, 2, 4).reshape(-1, 3, side, side)
 
 
-def _corner(size: tuple[int, int], side: int) -> tuple[int, int]:
-    """Left and top of a picture in the middle of a square: as PIL.ImageOps.pad."""
-    width, height = size
-    return round((side - width) * 0.5), round((side - height) * 0.5)
+def _corner(size: tuple[int, int], grid: tuple[int, int], side: int) -> tuple[int, int]:
+    """Left and top of a picture in the middle of a grid of squares: as PIL.ImageOps.pad."""
+    (width, height), (across, down) = size, grid
+    return round((across * side - width) * 0.5), round((down * side - height) * 0.5)
 
 
 @lru_cache(maxsize=8)
@@ -117,19 +110,20 @@ def _taps(size: int, new: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return tuple(torch.from_numpy(part).to(device, non_blocking=True) for part in (index, rounded))
 
 
-def _lay_out_on_gpu(page: Tensor, size: tuple[int, int], values: Tensor, out: Tensor, across: int) -> None:
-    (old_height, old_width), (width, height), side = page.shape[:2], size, out.shape[-1]
-    corner = _corner(size, side) if len(out) == 1 else (0, 0)
+def _lay_out_on_gpu(page: Tensor, size: tuple[int, int], grid: tuple[int, int], side: int, values: Tensor) -> Tensor:
+    (old_height, old_width), (width, height), (across, down) = page.shape[:2], size, grid
     wide = page.new_empty((3, old_height, width))
     index, weights = _taps(old_width, width, page.device)
     _across_kernel[old_height, triton.cdiv(width, BLOCK)](
         page.contiguous(), wide, index, weights, old_height, old_width, width, len(index), PRECISION, BLOCK
     )
+    out = values[GREY].repeat(across * down, 3, side, side)
     index, weights = _taps(old_height, height, page.device)
     _down_kernel[3 * height, triton.cdiv(width, BLOCK)](
         wide, out, values, index, weights, old_height, width, height, len(index),
-        *corner, across, side, PRECISION, BLOCK,
+        *_corner(size, grid, side), across, side, PRECISION, BLOCK,
     )  # fmt: skip
+    return out
 
 
 # Lengths are not specialised: each page of a new size would compile the kernels anew.

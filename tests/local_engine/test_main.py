@@ -79,8 +79,8 @@ def test_a_wrong_text_under_load_is_found(snapshots):
 
     async def read():
         async with LocalEngine(snapshot.path, num_speculative_tokens=0, engine_args=options) as engine:
-            read = await read_under_load(engine, other, 0.5, 2)
-        return read, await read_under_load(engine, snapshot, 0.2, 2)
+            loaded = await read_under_load(engine, other, 0.5, 2)
+        return loaded, await read_under_load(engine, snapshot, 0.2, 2)
 
     wrong, closed = asyncio.run(read())
     assert wrong.pages == wrong.wrong > 0

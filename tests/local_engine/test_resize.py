@@ -14,7 +14,6 @@ import vllm.triton_utils
 vllm.triton_utils.triton, vllm.triton_utils.tl = triton, triton.language
 
 from local_engine import resize
-from local_engine.preprocess import TILE, VIEW
 
 resize.TILE, resize.VIEW, resize.BLOCK = 40, 64, 32  # the interpreter is slow; several blocks a line
 torch.manual_seed(0)
