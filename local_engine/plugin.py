@@ -21,6 +21,7 @@ from local_engine.errors import EngineSetupError
 TARGET = "JinaOCRForCausalLM"
 FAST_TARGET = "JinaOCRFastForCausalLM"  # the target that prepares pages on the GPU
 DRAFT = "EagleJinaOCRMTPModel"  # vLLM leaves a name alone that begins so already
+WORKER = "local_engine.worker.PageWorker"
 
 ARCHITECTURES = {
     TARGET: "local_engine.target:JinaOCRForCausalLM",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from local_engine.hardware import GIB, list_gpus, on_cpu
+from local_engine.plugin import WORKER
 from local_engine.snapshot import one_name
 
 logger = logging.getLogger("local_engine")
@@ -48,6 +49,7 @@ def engine_settings() -> dict[str, Any]:
         "renderer_num_workers": 4,  # threads that hand pages over
         "compilation_config": {"cudagraph_capture_sizes": CAPTURE_SIZES},
         "scheduler_cls": "local_engine.scheduling.make_scheduler",
+        "worker_cls": WORKER,
     }
 
 

@@ -81,7 +81,7 @@ class GraphedEncoder:
 
     The towers are some 1,500 small kernels for a page: launching them takes the host 44 ms, running them the GPU 16 ms.
     All graphs of a side are captured when it is first used. They are captured on a stream of their own: a graph keeps
-    the cuBLAS workspace of its capture stream, and PyTorch's usual one is that of vLLM's graphs.
+    the cuBLAS workspace of its capture stream, and PyTorch's usual one is that of vLLM's graphs, which run meanwhile.
     """
 
     def __init__(self, encode: Callable[[Tensor], Tensor]) -> None:
@@ -180,12 +180,25 @@ class JinaOCRFastForCausalLM(JinaOCRForCausalLM):
             for block in (*self.sam_model.blocks, *self.vision_model.transformer.layers):
                 block.compile(dynamic=False)
             self._encode = GraphedEncoder(self._features)
+        # Everything about pages happens on this stream, wherever it is asked for: graphs and tables have one owner.
+        self.vision_stream = torch.cuda.Stream() if self.image_newline.is_cuda else None
 
     def embed_multimodal(self, **kwargs: Any) -> list[Tensor] | None:
         if kwargs.get("page") is None:
             return None
         pages, grids = list(kwargs["page"]), [tuple(grid) for grid in kwargs["grid"].tolist()]
-        return self.encode_pages(pages, grids)
+        if self.vision_stream is None:
+            return self.encode_pages(pages, grids)
+        asked = torch.cuda.current_stream()
+        self.vision_stream.wait_stream(asked)
+        with torch.cuda.stream(self.vision_stream):
+            embeddings = self.encode_pages(pages, grids)
+        asked.wait_stream(self.vision_stream)
+        for page in pages:
+            page.record_stream(self.vision_stream)
+        for embedding in embeddings:
+            embedding.record_stream(asked)
+        return embeddings
 
     def encode_pages(self, pages: Sequence[Tensor], grids: Sequence[tuple[int, int]]) -> list[Tensor]:
         """Encode pages of any sizes together.

@@ -51,6 +51,15 @@ def scheduler(config: Any) -> Any:
     return make(make_scheduler, config)
 
 
+@pytest.fixture
+def sending(config: Any, monkeypatch: Any) -> Any:
+    """A scheduler that sends pages ahead, though nothing here encodes them: the newer runner needs a GPU."""
+    from local_engine import scheduling
+
+    monkeypatch.setattr(scheduling, "encodes_ahead", lambda config: True)
+    return make(scheduling.make_scheduler, config)
+
+
 def request(name: str, max_tokens: int = 50) -> Any:
     from vllm import SamplingParams
     from vllm.multimodal.inputs import MultiModalFeatureSpec, MultiModalKwargsItem, PlaceholderRange
@@ -60,19 +69,26 @@ def request(name: str, max_tokens: int = 50) -> Any:
     return Request(name, [5] * PROMPT, SamplingParams(max_tokens=max_tokens), None, mm_features=[page])
 
 
-def step(scheduler: Any) -> Any:
-    """One step of the engine: every page whose prompt is done gets a token."""
+def step(scheduler: Any, encoded: tuple[str, ...] = ()) -> Any:
+    """One step of the engine: every page whose prompt is done gets a token; the worker says which are encoded."""
     from vllm.v1.outputs import ModelRunnerOutput
 
     output = scheduler.schedule()
     names = list(output.num_scheduled_tokens)
     tokens = [[] if scheduler.requests[name].is_prefill_chunk else [7] for name in names]
-    scheduler.update_from_output(output, ModelRunnerOutput(names, {name: n for n, name in enumerate(names)}, tokens))
+    answer = ModelRunnerOutput(names, {name: n for n, name in enumerate(names)}, tokens)
+    answer.pages_encoded = [f"page {name}" for name in encoded]  # as `PageWorker` does
+    scheduler.update_from_output(output, answer)
     return output
 
 
-def admitted(output: Any) -> list[str]:
-    return [new.req_id for new in output.scheduled_new_reqs]
+def admitted(output: Any) -> list[tuple[str, bool]]:
+    """New requests of a step, and whether the page comes with them."""
+    return [(new.req_id, new.mm_features[0].data is not None) for new in output.scheduled_new_reqs]
+
+
+def ahead(output: Any) -> list[str]:
+    return [page.identifier for page in output.pages_ahead]
 
 
 def read_all(scheduler: Any) -> list[Any]:
@@ -103,19 +119,92 @@ def test_the_cache_is_used(scheduler: Any) -> None:
     """As many pages are taken up as fit, and the next one as soon as one has ended."""
     for name in "abcde":
         scheduler.add_request(request(name, max_tokens=4000 if name > "a" else 5))
-    assert admitted(step(scheduler)) == ["a", "b", "c", "d"]
+    output = step(scheduler)
+    assert [name for name, _ in admitted(output)] == ["a", "b", "c", "d"]
     for _ in range(4):
         assert admitted(step(scheduler)) == []
     assert admitted(step(scheduler)) == []  # "a" has ended, but the four others together are too many
     scheduler.finish_requests("b", aborted())
-    assert admitted(step(scheduler)) == ["e"]
+    assert admitted(step(scheduler)) == [("e", True)]
 
 
 def test_a_page_larger_than_the_cache_is_read_alone(scheduler: Any) -> None:
     """It may well end before its token limit."""
     for name in "ab":
         scheduler.add_request(request(name, max_tokens=18_000))
-    assert admitted(step(scheduler)) == ["a"]
+    assert admitted(step(scheduler)) == [("a", True)]
+
+
+def test_nothing_is_sent_ahead_unless_asked(scheduler: Any) -> None:
+    """Pages come with the step that takes them up."""
+    scheduler.add_request(request("a"))
+    step(scheduler)
+    scheduler.add_request(request("b"))
+    output = step(scheduler)
+    assert (admitted(output), ahead(output)) == ([("b", True)], [])
+
+
+def test_a_page_alone_is_admitted_at_once(sending: Any) -> None:
+    """Where nothing is decoded meanwhile, the first step takes the page itself."""
+    sending.add_request(request("a"))
+    output = step(sending)
+    assert (admitted(output), ahead(output)) == ([("a", True)], [])
+
+
+def test_a_page_is_encoded_while_another_is_decoded(sending: Any) -> None:
+    """It is sent once, held until the worker has encoded it, and then admitted without being sent again."""
+    first, second = request("a"), request("b")
+    sending.add_request(first)
+    step(sending)
+    sending.add_request(second)
+    output = step(sending)
+    assert (admitted(output), ahead(output), list(output.num_scheduled_tokens)) == ([], ["page b"], ["a"])
+    output = step(sending, encoded=("b",))
+    assert (admitted(output), ahead(output)) == ([], [])
+    output = step(sending)
+    assert (admitted(output), ahead(output)) == ([("b", False)], [])
+    assert second.mm_features[0].data is not None  # for vLLM, should it have to begin this page again
+
+
+def test_pages_wait_in_order_and_few_are_sent(sending: Any) -> None:
+    """As many as may be are sent at once; later pages do not overtake those that are being encoded."""
+    from local_engine.scheduling import PAGES
+
+    sending.add_request(request("first"))
+    step(sending)
+    names = [str(number) for number in range(2 * PAGES)]
+    for name in names:
+        sending.add_request(request(name))
+    sent, taken = [], []
+    for number in range(6 * PAGES):  # the worker encodes one after the other
+        output = step(sending, encoded=tuple(names[number - 1 : number]) if number else ())
+        sent += ahead(output)
+        assert len(sent) == min(len(taken) + PAGES, len(names))
+        taken += [name for name, _ in admitted(output)]
+    assert taken == names
+    assert sent == [f"page {name}" for name in names]
+
+
+def test_the_last_page_does_not_wait_for_nobody(sending: Any) -> None:
+    """When nothing is decoded any more, held pages are admitted; the step waits for them on the device."""
+    sending.add_request(request("a", max_tokens=2))
+    step(sending)
+    sending.add_request(request("b"))
+    step(sending)
+    assert admitted(step(sending)) == [("b", False)]
+
+
+def test_a_dropped_page_is_forgotten_by_the_worker(sending: Any) -> None:
+    """Who stops a page that was sent ahead leaves nothing on the device."""
+    sending.add_request(request("a"))
+    step(sending)
+    sending.add_request(request("b"))
+    step(sending)
+    sending.finish_requests("b", aborted())
+    output = step(sending)
+    assert output.free_encoder_mm_hashes == ["page b"]
+    assert not sending.waiting
+    assert step(sending).free_encoder_mm_hashes == []
 
 
 def aborted() -> Any:
