@@ -23,6 +23,11 @@ FAST_TARGET = "JinaOCRFastForCausalLM"  # the target that prepares pages on the 
 DRAFT = "EagleJinaOCRMTPModel"  # vLLM leaves a name alone that begins so already
 WORKER = "local_engine.worker.PageWorker"
 
+# Switches in vLLM's additional_config, all on unless set to False.
+ENCODE_AHEAD = "encode_ahead"  # or a page is encoded within the step that takes it up
+ONE_GROUP_ROUTING = "one_group_routing"  # or vLLM's grouped router
+VISION_GRAPHS = "vision_graphs"  # or towers neither compiled nor in CUDA graphs
+
 ARCHITECTURES = {
     TARGET: "local_engine.target:JinaOCRForCausalLM",
     DRAFT: "local_engine.fastmtp:JinaOCRDraft",

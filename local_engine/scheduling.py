@@ -17,9 +17,8 @@ from vllm.config import VllmConfig
 from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
-from local_engine.plugin import FAST_TARGET, WORKER
+from local_engine.plugin import ENCODE_AHEAD, FAST_TARGET, WORKER
 
-ENCODE_AHEAD = "encode_ahead"  # in vLLM's additional_config: False encodes a page within the step that takes it up
 PAGES = 4  # sent ahead and not yet admitted, at most: enough that the vision stream never waits for the next
 
 

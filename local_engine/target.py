@@ -4,7 +4,7 @@
 
 from typing import Any
 
-from local_engine.plugin import check_vllm_version
+from local_engine.plugin import ONE_GROUP_ROUTING, check_vllm_version
 
 check_vllm_version()
 
@@ -19,8 +19,6 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.platforms import current_platform
 
 from local_engine.processor import JinaOCRMultiModalProcessor, JinaOCRProcessingInfo
-
-ONE_GROUP_ROUTING = "one_group_routing"  # in vLLM's additional_config: False keeps vLLM's grouped router
 
 
 def ungrouped(router: GroupedTopKRouter) -> BaseRouter:

@@ -23,12 +23,12 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.multimodal.inputs import MultiModalFieldConfig
 from vllm.transformers_utils.processors.deepseek_ocr import DeepseekOCRProcessor
 
+from local_engine.plugin import VISION_GRAPHS
 from local_engine.preprocess import MAX_TILES, TILE, VIEW, image_token_count, tile_grid
 from local_engine.processor import JinaOCRMultiModalProcessor, JinaOCRProcessingInfo
 from local_engine.resize import cut_views
 from local_engine.target import JinaOCRForCausalLM
 
-VISION_GRAPHS = "vision_graphs"  # in vLLM's additional_config: False for towers neither compiled nor in CUDA graphs
 BATCHES = {TILE: (6, 2), VIEW: (1,)}  # images of a side that a CUDA graph encodes: those of an upright page, of a slide
 # Best first: on an H200 cuDNN's kernel takes less than half of FlashAttention 2's time (docs/performance.md).
 ATTENTION_KERNELS = [
