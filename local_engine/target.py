@@ -19,6 +19,7 @@ from vllm.multimodal import MULTIMODAL_REGISTRY
 from vllm.platforms import current_platform
 
 from local_engine.processor import JinaOCRMultiModalProcessor, JinaOCRProcessingInfo
+from local_engine.resampling import mend_resampling
 
 
 def ungrouped(router: GroupedTopKRouter) -> BaseRouter:
@@ -47,7 +48,10 @@ class JinaOCRForCausalLM(DeepseekOCRForCausalLM):
     def __init__(self, *, vllm_config: VllmConfig, prefix: str = "") -> None:
         super().__init__(vllm_config=vllm_config, prefix=prefix)
         self.config.image_token_index = self.image_token_id  # vLLM reads it there when a draft model is loaded
-        if current_platform.is_cuda() and vllm_config.additional_config.get(ONE_GROUP_ROUTING, True):
+        if not current_platform.is_cuda():
+            return
+        mend_resampling()
+        if vllm_config.additional_config.get(ONE_GROUP_ROUTING, True):
             for module in self.modules():
                 if isinstance(router := getattr(module, "router", None), GroupedTopKRouter):
                     module.router = ungrouped(router)

@@ -1,4 +1,4 @@
-"""How our worker has vLLM launch a kernel. Its streams need a GPU: `jina-ocr engine selftest --seconds` reads texts."""
+"""A kernel of vLLM that races with itself. That texts are right takes a GPU: `jina-ocr engine selftest --seconds`."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ import vllm.triton_utils
 vllm.triton_utils.triton, vllm.triton_utils.tl = triton, triton.language
 
 from vllm.v1.worker.gpu.spec_decode import rejection_sampler_utils as sampler
-from local_engine.worker import mend_resampling
+from local_engine.resampling import mend_resampling
 
 launches = []
 
@@ -57,7 +57,7 @@ print([tokens[:count] for tokens, count in zip(sampled.tolist(), number.tolist()
 
 @pytest.mark.engine
 def test_vllm_inserts_resampled_tokens_with_one_warp() -> None:
-    """The kernel that races with itself is launched by vLLM's own sampling as our worker wants it, mended once."""
+    """vLLM's own sampling launches it with one warp, however often it is mended, and its tokens are right."""
     pytest.importorskip("triton")
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", SAMPLE], env=environment, capture_output=True, text=True, check=False)
