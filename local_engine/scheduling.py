@@ -25,7 +25,7 @@ PAGES = 4  # sent ahead and not yet admitted, at most: enough that the vision st
 def encodes_ahead(config: VllmConfig) -> bool:
     """Whether an engine encodes pages ahead.
 
-    Only the newer runner looks embeddings up by name, and pages have names of their own only without a cache.
+    Only the newer runner looks embeddings up by name, and pages have names of their own only without caches.
     """
     return bool(
         config.additional_config.get(ENCODE_AHEAD, True)
@@ -33,6 +33,7 @@ def encodes_ahead(config: VllmConfig) -> bool:
         and config.parallel_config.worker_cls == WORKER
         and config.use_v2_model_runner
         and not config.cache_config.enable_prefix_caching
+        and not config.model_config.multimodal_config.mm_processor_cache_gb
         and config.parallel_config.pipeline_parallel_size == 1
     )
 

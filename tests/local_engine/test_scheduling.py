@@ -1,5 +1,7 @@
 """Which pages are taken up and when, with vLLM's own scheduler, requests and cache beneath."""
 
+from functools import reduce
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -135,7 +137,39 @@ def test_a_page_larger_than_the_cache_is_read_alone(scheduler: Any) -> None:
     assert admitted(step(scheduler)) == [("a", True)]
 
 
-def test_nothing_is_sent_ahead_unless_asked(scheduler: Any) -> None:
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("additional_config", {"encode_ahead": False}),
+        ("model_config.hf_config.architectures", ["JinaOCRForCausalLM"]),
+        ("model_config.multimodal_config.mm_processor_cache_gb", 4),
+        ("parallel_config.worker_cls", "auto"),
+        ("parallel_config.pipeline_parallel_size", 2),
+        ("use_v2_model_runner", False),
+        ("cache_config.enable_prefix_caching", True),
+    ],
+)
+def test_pages_are_encoded_ahead_only_where_that_is_safe(place: str, value: object) -> None:
+    """Our model and worker, vLLM's newer runner, and names that no two pages share; it can be switched off."""
+    from local_engine.scheduling import encodes_ahead
+
+    config = SimpleNamespace(
+        additional_config={},
+        use_v2_model_runner=True,
+        cache_config=SimpleNamespace(enable_prefix_caching=False),
+        model_config=SimpleNamespace(
+            hf_config=SimpleNamespace(architectures=["JinaOCRFastForCausalLM"]),
+            multimodal_config=SimpleNamespace(mm_processor_cache_gb=0),
+        ),
+        parallel_config=SimpleNamespace(worker_cls="local_engine.worker.PageWorker", pipeline_parallel_size=1),
+    )
+    assert encodes_ahead(config)
+    *path, name = place.split(".")
+    setattr(reduce(getattr, path, config), name, value)
+    assert not encodes_ahead(config)
+
+
+def test_nothing_is_sent_ahead_on_a_cpu(scheduler: Any) -> None:
     """Pages come with the step that takes them up."""
     scheduler.add_request(request("a"))
     step(scheduler)
