@@ -67,7 +67,9 @@ def read(
         str | None, typer.Option("--output", "-o", help="A file; a folder if there are several inputs, or with /.")
     ] = None,
     prompt: Annotated[str | None, typer.Option(help='"default", "benchmark", or the text itself.')] = None,
-    concurrency: Annotated[int, typer.Option(help="Pages in flight at most.", min=1)] = 32,
+    concurrency: Annotated[
+        int | None, typer.Option(help="Pages in flight at most; by default as many as suit the engine.", min=1)
+    ] = None,
     password: Annotated[str | None, typer.Option(help="Opens encrypted documents.")] = None,
     on_error: Annotated[str, typer.Option(help="What failed pages do: mark, skip or raise.")] = "mark",
     base_url: Annotated[str | None, typer.Option(help="An OpenAI-compatible server.")] = None,

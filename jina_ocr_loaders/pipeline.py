@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("jina_ocr_loaders.pipeline")
 
+CONCURRENCY = 32  # pages in flight where neither the user nor the engine says how many
 MAX_OUTPUT_TOKENS = 8192  # the hosted API's cap on output (reference: jina-ocr-v1)
 RETRY_TEMPERATURE = 0.2  # leaves the rut that greedy decoding runs in, and stays near the most likely text
 CHARS_PER_TOKEN = 128  # at most, in runs of spaces; a server that sends more than max_tokens allows never ends
@@ -70,7 +71,8 @@ class Runtime:
     """What all documents of one ``JinaOCR`` share on one event loop: slots and retries."""
 
     def __init__(self, settings: OCRSettings, max_concurrency: int | None, clock: Clock) -> None:
-        self.concurrency = min(settings.concurrency, max_concurrency or settings.concurrency)
+        wanted = settings.concurrency or max_concurrency or CONCURRENCY
+        self.concurrency = min(wanted, max_concurrency or wanted)
         self.slots = asyncio.Semaphore(self.concurrency)
         self.retrier = Retrier(
             RetryPolicy(settings.max_retries, settings.warmup_timeout, settings.wait_for_server, 2 * settings.timeout),

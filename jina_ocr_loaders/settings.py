@@ -47,7 +47,9 @@ class OCRSettings(BaseModel):
     )
     model: str = Field(default="jina-ocr-v1", description="The model's name on the server, or a local snapshot.")
     prompt: str | None = Field(default=None, description='"default", "benchmark", or the text itself.')
-    concurrency: int = Field(default=32, ge=1, description="Pages in flight at most.")
+    concurrency: int | None = Field(
+        default=None, ge=1, description="Pages in flight at most; None: as many as suit the engine."
+    )
     on_error: OnError = Field(
         default="raise", description="What failed pages do: raise at the end, keep their slot, or be left out."
     )
@@ -98,7 +100,7 @@ class OCROptions(TypedDict, total=False):
     base_url: str | None
     model: str
     prompt: str | None
-    concurrency: int
+    concurrency: int | None
     on_error: OnError
     max_tokens: int
     temperature: float

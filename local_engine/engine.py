@@ -229,6 +229,11 @@ class LocalEngine:
         await asyncio.wrap_future(self._running.submit(lambda runtime: runtime.ready()))
 
     @property
+    def capacity(self) -> int:
+        """Pages taken on at once, by all handles together: those being read and those prepared; further ones wait."""
+        return self._running.capacity
+
+    @property
     def metrics(self) -> EngineMetrics:
         """What the engine has done since it started, for all handles together."""
         return self._running.metrics.read()
@@ -285,6 +290,7 @@ class _Runtime:
         self.handles = 0
         self.process = os.getpid()
         self.metrics = MetricsCollector()
+        self.capacity = settings.max_num_seqs + AHEAD  # pages taken on at once
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="local-engine", daemon=True)
@@ -299,7 +305,7 @@ class _Runtime:
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._slots = asyncio.Semaphore(self.settings.max_num_seqs + AHEAD)
+        self._slots = asyncio.Semaphore(self.capacity)
         self._loop.run_forever()
         self._loop.close()
 

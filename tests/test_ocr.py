@@ -361,6 +361,21 @@ def test_concurrency_is_kept_to(make_ocr, server):
     assert server.peak == 3
 
 
+def test_by_default_a_server_is_asked_for_32_pages_at_once(make_ocr, server):
+    """A server does not say how many it can take: 32 of 36 pages are in flight, and no more while these last."""
+    together = threading.Event()
+
+    async def when_there_are_enough(exchange):
+        if server.in_flight == 32:
+            together.set()
+        await asyncio.to_thread(together.wait, 120)
+        await hosted.ok("text", delay=0.2)(exchange)
+
+    server.otherwise = when_there_are_enough
+    assert len(make_ocr().read(marked_pdf(36))) == 36
+    assert server.peak == 32
+
+
 def test_a_dropped_iterator_stops_the_work(make_ocr, server):
     """After two pages of 40 the consumer leaves: requests in flight are cancelled and no new ones are sent."""
     server.otherwise = hosted.ok(delay=0.02)
@@ -593,6 +608,35 @@ def test_a_stream_of_a_page_that_failed_raises():
     """Where an engine reads documents by itself, a failed page is an error too, and not an empty text."""
     with pytest.raises(RequestRejectedError, match="page 2: no"):
         list(JinaOCR(Whole()).stream(THREE, page=2))
+
+
+class Counts(Whole):
+    """Notes how many pages are asked for at once."""
+
+    running = most = 0
+
+    def __init__(self, max_concurrency):
+        self.max_concurrency = max_concurrency
+
+    async def page_count(self, source, password, retry):
+        return 150
+
+    async def read_page(self, source, number, request):
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await asyncio.sleep(0.1)
+        self.running -= 1
+        return Transcription("text", "stop")
+
+
+@pytest.mark.parametrize(
+    ("asked", "at_most", "most"), [(None, None, 32), (None, 100, 100), (None, 1, 1), (3, 100, 3), (100, 40, 40)]
+)
+def test_an_engine_that_says_how_many_pages_it_can_take_gets_them(asked, at_most, most):
+    """Its number is the default and the limit; without one the default is 32. A number of the user's is kept to."""
+    engine = Counts(at_most)
+    JinaOCR(engine, concurrency=asked).read(THREE, f"1-{most + 5}")
+    assert engine.most == most
 
 
 class Upper:

@@ -92,7 +92,7 @@ class Engine(Protocol):
     """True: page images are uploaded."""
     render: Render
     max_concurrency: int | None
-    """Pages in flight at most; None: as many as the caller wants."""
+    """Pages in flight at most, and where the user names no number; None: as many as the user wants."""
     prices: tuple[float, float] | None
     """Dollars per million input and output tokens; None: free or unknown."""
 

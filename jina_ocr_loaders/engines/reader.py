@@ -329,7 +329,8 @@ class ReaderEngine:
         return kind(message, status=status, retry_after=wait)
 
     def _new_client(self) -> httpx.AsyncClient:
-        limits = httpx.Limits(max_connections=None, max_keepalive_connections=self._settings.concurrency)
+        # None of httpx's own: the pipeline bounds what is in flight, and with it what is kept open.
+        limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
         return make_client(httpx.AsyncClient, self._settings, limits=limits)
 
 

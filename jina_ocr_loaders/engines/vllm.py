@@ -13,7 +13,7 @@ from jina_ocr_loaders.engines.local import deltas, local_errors
 from jina_ocr_loaders.errors import EngineNotReadyError, MissingExtraError
 from jina_ocr_loaders.settings import OCRSettings
 from local_engine.engine import LocalEngine
-from local_engine.hardware import vllm_version
+from local_engine.hardware import on_cpu, vllm_version
 
 if TYPE_CHECKING:
     from jina_ocr_loaders.pages import PageImage
@@ -33,7 +33,6 @@ class VLLMEngine:
 
     name = "vllm"
     leaves_machine = False
-    max_concurrency: int | None = None  # the engine itself batches what it is given and lets the rest wait
     prices: tuple[float, float] | None = None
 
     def __init__(self, settings: OCRSettings) -> None:
@@ -47,6 +46,8 @@ class VLLMEngine:
         self._options = dict(settings.engine_options or {})
         self._lock = threading.Lock()
         self._handle: LocalEngine | None = self._open()
+        # On a CPU the cache holds some twenty pages: more would only wait there, while their time runs out.
+        self.max_concurrency: int | None = None if on_cpu() else self._engine().capacity
 
     async def stream(self, page: PageImage, request: OCRRequest) -> AsyncGenerator[Delta]:
         """Yield the page's Markdown as it comes; the last Delta carries finish reason, usage and the model's name.

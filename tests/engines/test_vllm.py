@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from jina_ocr_loaders import JinaOCR
+from jina_ocr_loaders.engines import vllm
 from jina_ocr_loaders.engines.base import OCRRequest
 from jina_ocr_loaders.engines.vllm import VLLMEngine
 from jina_ocr_loaders.errors import EngineNotReadyError, MissingExtraError
@@ -94,12 +95,12 @@ def test_the_last_delta_says_how_the_page_ended(snapshot: Snapshot) -> None:
     """Deltas add up to the text; the last carries finish reason, usage and model; close may come twice."""
 
     async def read():
-        vllm = VLLMEngine(OCRSettings(model=str(snapshot.path), engine_options=OPTIONS))
-        await vllm.prepare()
+        made = VLLMEngine(OCRSettings(model=str(snapshot.path), engine_options=OPTIONS))
+        await made.prepare()
         page = PageImage(1, data=marked_jpeg(7))
-        deltas = [delta async for delta in vllm.stream(page, OCRRequest("Read it.", max_tokens=20))]
-        await vllm.aclose()
-        await vllm.aclose()
+        deltas = [delta async for delta in made.stream(page, OCRRequest("Read it.", max_tokens=20))]
+        await made.aclose()
+        await made.aclose()
         return deltas
 
     *pieces, last = asyncio.run(read())
@@ -129,6 +130,20 @@ def test_what_cannot_run_is_fatal_and_says_why(snapshot: Snapshot, tmp_path: Pat
         pytest.raises(EngineNotReadyError, match=str(tmp_path)),
     ):
         ocr.read(marked_pdf(2))
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "options", "pages"), [(False, {}, 136), (False, {"max_num_seqs": 2}, 10), (True, {}, None)]
+)
+def test_it_takes_as_many_pages_as_it_reads_and_prepares(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_cpu: bool, options: dict[str, int], pages: int | None
+) -> None:
+    """On a GPU ``max_num_seqs`` and 8 more; on a CPU it leaves the number to the caller. vLLM is not needed to know."""
+    monkeypatch.setattr(vllm, "vllm_version", lambda: "0.26.0")
+    monkeypatch.setattr(vllm, "on_cpu", lambda: on_cpu)
+    made = VLLMEngine(OCRSettings(model=str(tmp_path), engine_options={"num_speculative_tokens": 3, **options}))
+    assert made.max_concurrency == pages
+    asyncio.run(made.aclose())
 
 
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")

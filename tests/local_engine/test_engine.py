@@ -151,6 +151,7 @@ def test_many_pages_wait_outside_of_vllm(engine, cycle, page):
     async def all_pages():
         await asyncio.gather(*(read(number) for number in range(2 + AHEAD + 6)))
 
+    assert engine.capacity == 2 + AHEAD
     before = engine.metrics
     asyncio.run(all_pages())
     assert engine.metrics.since(before).pages == 2 + AHEAD + 6
