@@ -7,12 +7,12 @@ import logging
 import mimetypes
 import os
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, Unpack
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
@@ -25,7 +25,7 @@ from jina_ocr_loaders.engines.select import create_engine
 from jina_ocr_loaders.errors import JinaOCRError, PageRangeError, PagesFailedError, SourceError
 from jina_ocr_loaders.estimate import Estimate, check_cost_allowed, check_pages_allowed, estimate
 from jina_ocr_loaders.pages import open_document, prestart
-from jina_ocr_loaders.pipeline import Job, Runtime, read_pages, stream_page
+from jina_ocr_loaders.pipeline import Job, PageSource, Runtime, read_pages, stream_page
 from jina_ocr_loaders.ranges import PageSelection, check_pages, parse_pages
 from jina_ocr_loaders.results import DocumentResult, PageResult, PageStatus, Usage
 from jina_ocr_loaders.retry import Clock
@@ -33,9 +33,20 @@ from jina_ocr_loaders.settings import OCROptions, OCRSettings
 from jina_ocr_loaders.sources import Source, SourceLike
 from jina_ocr_loaders.threads import run_aside
 
+if TYPE_CHECKING:
+    from jina_ocr_loaders.pages import Page
+
 logger = logging.getLogger("jina_ocr_loaders")
 
-OPEN_DOCUMENTS = 4  # documents that ``aread`` holds open at once; each has a worker process, and pages fill the slots
+OPEN_DOCUMENTS = 4  # documents that ``aread`` draws pages of at once; each has a worker process
+
+
+class _Slots(NamedTuple):
+    """What the readings on one event loop share."""
+
+    pages: Runtime
+    documents: asyncio.Semaphore  # open ones: `OPEN_DOCUMENTS`
+    readings: asyncio.Semaphore  # calls of ``aread`` that may hold images
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +140,13 @@ class OpenDocument:
         cost = usage.cost(prices) if prices else None
         return DocumentResult(self.source, self.source_id, tuple(pages), self.page_count, dict(self.metadata), cost)
 
+    def _closed_when_drawn(self, close: Callable[[], Awaitable[None]]) -> OpenDocument:
+        """The same, for one reading of its pages; ``close`` is called when the last of them is drawn."""
+        if self._job.document is None:
+            return self
+        drawn = _ClosedWhenDrawn(self._job.document, len(self.numbers), close)
+        return replace(self, _job=replace(self._job, document=drawn))
+
     def _own_job(self) -> Job:
         if os.getpid() != self._process:
             message = "it was opened in another process: open it again in this one"
@@ -146,6 +164,26 @@ class OpenDocument:
         )
         logger.error("%s", error)
         return error
+
+
+class _ClosedWhenDrawn:
+    """An opened document that is closed with its last page: the engine reads on, and another has the worker process."""
+
+    def __init__(self, document: PageSource, pages: int, close: Callable[[], Awaitable[None]]) -> None:
+        self._document = document
+        self._left = pages
+        self._close = close
+
+    async def page(self, number: int) -> Page:
+        try:
+            return await self._document.page(number)
+        finally:
+            self._left -= 1
+            if not self._left:
+                await self._close()
+
+    async def sizes(self, numbers: Sequence[int]) -> Sequence[Sequence[tuple[int, int]]]:
+        return await self._document.sizes(numbers)
 
 
 class JinaOCR:
@@ -218,7 +256,7 @@ class JinaOCR:
     @property
     def document_slot(self) -> asyncio.Semaphore:
         """Bounds how many documents are open at once on the running event loop; ``aread`` holds it, others may."""
-        return self._runtimes.get()[1]
+        return self._runtimes.get().documents
 
     def read(
         self,
@@ -261,19 +299,19 @@ class JinaOCR:
     ) -> DocumentResult:
         """``read`` for async code."""
         check_pages(pages)
-        async with (
-            self.document_slot,
-            self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name) as document,
-            aclosing(aiter(document)) as results,
-        ):
+        async with self._runtimes.get().readings, AsyncExitStack() as opened:
+            await opened.enter_async_context(self.document_slot)
+            opening = self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name)
+            document = await opened.enter_async_context(opening)
             read: list[PageResult] = []
-            try:
-                async for page in results:
-                    read.append(page)
-            except JinaOCRError as error:
-                if read and error.result is None:
-                    error.result = document.result(read)
-                raise
+            async with aclosing(aiter(document._closed_when_drawn(opened.aclose))) as results:
+                try:
+                    async for page in results:
+                        read.append(page)
+                except JinaOCRError as error:
+                    if read and error.result is None:
+                        error.result = document.result(read)
+                    raise
             return document.result(read)
 
     def pages(
@@ -351,7 +389,7 @@ class JinaOCR:
         """``open`` for async code."""
         check_pages(pages)
         origin = Source.of(source, fs=fs, source_id=source_id, name=name)
-        engine, (runtime, _) = self.engine, self._runtimes.get()
+        engine, runtime = self.engine, self._runtimes.get().pages
         job = Job(origin, engine, self.settings, runtime)
         async with AsyncExitStack() as stack:
             if isinstance(engine, DocumentEngine):
@@ -459,9 +497,10 @@ class JinaOCR:
     ) -> None:
         await self.aclose()
 
-    def _new_runtime(self) -> tuple[Runtime, asyncio.Semaphore]:
-        """The slots of one event loop: for pages, and for documents that are read whole."""
-        return Runtime(self.settings, self.engine.max_concurrency, self._clock), asyncio.Semaphore(OPEN_DOCUMENTS)
+    def _new_runtime(self) -> _Slots:
+        runtime = Runtime(self.settings, self.engine.max_concurrency, self._clock)
+        # A document has a page at least, and twice as many pages as are in flight are held as images.
+        return _Slots(runtime, asyncio.Semaphore(OPEN_DOCUMENTS), asyncio.Semaphore(2 * runtime.concurrency))
 
     def _render(self, engine: Engine) -> Render:
         return replace(engine.render, long_side=self.settings.long_side) if self.settings.long_side else engine.render

@@ -32,6 +32,8 @@ from jina_ocr_loaders import (
 )
 from jina_ocr_loaders.engines.base import Render, Transcription
 from jina_ocr_loaders.engines.hosted import HostedEngine
+from jina_ocr_loaders.ocr import OPEN_DOCUMENTS
+from jina_ocr_loaders.pages import open_document
 from tests.servers import hosted
 from tests.servers.hosted import marked_pdf, page_text
 
@@ -359,6 +361,70 @@ def test_concurrency_is_kept_to(make_ocr, server):
 
     assert [len(result) for result in asyncio.run(both())] == [9, 9]
     assert server.peak == 3
+
+
+def test_small_documents_fill_the_slots_and_few_are_open(make_ocr, server, monkeypatch):
+    """Forty of one page and of two: twelve pages are in flight, from no more open documents than have a worker each."""
+    together = threading.Event()
+    is_open, most = 0, 0
+
+    async def counted(*args, **kwargs):
+        nonlocal is_open, most
+        document = await open_document(*args, **kwargs)
+        is_open += 1
+        most = max(most, is_open)
+        close = document.aclose
+
+        async def aclose():
+            nonlocal is_open
+            await close()
+            is_open -= 1
+
+        document.aclose = aclose
+        return document
+
+    async def when_there_are_enough(exchange):
+        if server.in_flight == 12:
+            together.set()
+        await asyncio.to_thread(together.wait, 120)
+        await hosted.ok("text")(exchange)
+
+    server.otherwise = when_there_are_enough
+    monkeypatch.setattr("jina_ocr_loaders.ocr.open_document", counted)
+    ocr = make_ocr(concurrency=12)
+
+    async def all_of_them():
+        return await asyncio.gather(*(ocr.aread(marked_pdf(1 + number % 2)) for number in range(40)))
+
+    assert [len(result) for result in asyncio.run(all_of_them())] == [1, 2] * 20
+    assert (server.peak, is_open) == (12, 0)
+    assert most <= OPEN_DOCUMENTS
+
+
+def test_documents_that_wait_for_the_engine_are_few(make_ocr, server, monkeypatch):
+    """Of forty documents that a slow server keeps waiting no more than twice the concurrency have been opened."""
+    opened, done, most = 0, 0, 0
+
+    async def counted(*args, **kwargs):
+        nonlocal opened, most
+        opened += 1
+        most = max(most, opened - done)
+        return await open_document(*args, **kwargs)
+
+    monkeypatch.setattr("jina_ocr_loaders.ocr.open_document", counted)
+    server.otherwise = hosted.ok(delay=0.05)
+    ocr = make_ocr(concurrency=2)
+
+    async def read():
+        nonlocal done
+        await ocr.aread(marked_pdf(1))
+        done += 1
+
+    async def all_of_them():
+        await asyncio.gather(*(read() for _ in range(40)))
+
+    asyncio.run(all_of_them())
+    assert (done, most) == (40, 4)
 
 
 def test_by_default_a_server_is_asked_for_32_pages_at_once(make_ocr, server):
