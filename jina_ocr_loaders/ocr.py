@@ -140,9 +140,10 @@ class OpenDocument:
         cost = usage.cost(prices) if prices else None
         return DocumentResult(self.source, self.source_id, tuple(pages), self.page_count, dict(self.metadata), cost)
 
-    def _closed_when_drawn(self, close: Callable[[], Awaitable[None]]) -> OpenDocument:
-        """The same, for one reading of its pages; ``close`` is called when the last of them is drawn."""
-        if self._job.document is None:
+    async def _closed_when_drawn(self, close: Callable[[], Awaitable[None]]) -> OpenDocument:
+        """The same, for one reading of its pages; ``close`` is called when no page is to be drawn any more."""
+        if self._job.document is None:  # the engine has the address
+            await close()
             return self
         drawn = _ClosedWhenDrawn(self._job.document, len(self.numbers), close)
         return replace(self, _job=replace(self._job, document=drawn))
@@ -302,9 +303,9 @@ class JinaOCR:
         async with self._runtimes.get().readings, AsyncExitStack() as opened:
             await opened.enter_async_context(self.document_slot)
             opening = self.aopen(source, pages, password, fs=fs, source_id=source_id, name=name)
-            document = await opened.enter_async_context(opening)
+            document = await (await opened.enter_async_context(opening))._closed_when_drawn(opened.aclose)
             read: list[PageResult] = []
-            async with aclosing(aiter(document._closed_when_drawn(opened.aclose))) as results:
+            async with aclosing(aiter(document)) as results:
                 try:
                     async for page in results:
                         read.append(page)

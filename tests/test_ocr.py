@@ -705,6 +705,18 @@ def test_an_engine_that_says_how_many_pages_it_can_take_gets_them(asked, at_most
     assert engine.most == most
 
 
+def test_documents_that_the_engine_fetches_fill_the_slots():
+    """Of forty of one page, of which nothing is drawn here, as many are read at once as pages may be in flight."""
+    engine = Counts(20)
+    ocr = JinaOCR(engine)
+
+    async def all_of_them():
+        return await asyncio.gather(*(ocr.aread(THREE, 1) for _ in range(40)))
+
+    assert all(result.pages[0].ok for result in asyncio.run(all_of_them()))
+    assert engine.most == 20
+
+
 class Upper:
     """An engine of the user's own: it says the page's size."""
 
