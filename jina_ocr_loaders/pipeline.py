@@ -30,8 +30,8 @@ from jina_ocr_loaders.reading import Reading
 from jina_ocr_loaders.results import Attempt, PageResult, PageStatus, Usage
 from jina_ocr_loaders.retry import Clock, Retrier, RetryPolicy
 from jina_ocr_loaders.settings import OCRSettings, RetryEvent
+from jina_ocr_loaders.stopping import TextGuard, cut_loop
 from jina_ocr_loaders.tracing import span
-from local_engine.loops import MIN_REPEATS, MIN_SPAN, PIECE, find_loop
 
 if TYPE_CHECKING:
     from jina_ocr_loaders.cache import PageCache
@@ -43,10 +43,6 @@ logger = logging.getLogger("jina_ocr_loaders.pipeline")
 CONCURRENCY = 32  # pages in flight where neither the user nor the engine says how many
 MAX_OUTPUT_TOKENS = 8192  # the hosted API's cap on output (reference: jina-ocr-v1)
 RETRY_TEMPERATURE = 0.2  # leaves the rut that greedy decoding runs in, and stays near the most likely text
-CHARS_PER_TOKEN = 128  # at most, in runs of spaces; a server that sends more than max_tokens allows never ends
-LOOP_CHECK_EVERY = 512  # characters of streamed text between two looks for a loop
-LOOP_PROBE = 16  # characters at the very end that must have occurred before
-LOOP_TAIL = 24_000  # characters at the end of the text that are looked at: a page holds some 4,000
 
 _STATUS = {"length": PageStatus.TRUNCATED, "repetition": PageStatus.REPETITION}
 _FLAWS = {
@@ -236,13 +232,11 @@ async def _stream_image(job: Job, image: PageImage, ended: Callable[[PageStatus]
             return first, deltas
 
         delta, rest = await job.runtime.retrier.call(begin, deadline=job.settings.timeout)
-        text = ""
+        guard = TextGuard(request.max_tokens)
         while delta:
             if delta.text:
                 yield delta.text
-                text += delta.text
-            too_long = len(text) > CHARS_PER_TOKEN * request.max_tokens
-            reason = "repetition" if cut_loop(text) is not None else "length" if too_long else delta.finish_reason
+            reason = guard.push(delta.text, last=delta.finish_reason is not None) or delta.finish_reason
             if reason in _STATUS:
                 ended(_STATUS[reason])
                 break
@@ -372,8 +366,10 @@ class PageReader:
             await job.runtime.head_start(job.engine)
             answer = await job.runtime.retrier.call(attempt, deadline=request.deadline, on_wait=on_wait)
         text, finish_reason = _whole_characters(answer.text), answer.finish_reason
-        # A server that stops loops itself leaves all copies in the text, and they may be few.
-        if (cut := cut_loop(text, min_span=0 if finish_reason == "repetition" else MIN_SPAN)) is not None:
+        cut = cut_loop(text)
+        if cut is None and finish_reason == "repetition":  # a server that stops loops itself leaves copies, maybe few
+            cut = cut_loop(text, min_span=0)
+        if cut is not None:
             text, finish_reason = cut, "repetition"
         return Reading(text, finish_reason, answer.model, answer.confidence, answer.warnings)
 
@@ -382,20 +378,13 @@ class PageReader:
         assert isinstance(engine, Engine)
 
         async def ask(request: OCRRequest) -> Transcription:
-            builder = TranscriptionBuilder()
-            next_check = LOOP_CHECK_EVERY
-            size = 0
+            builder, guard = TranscriptionBuilder(), TextGuard(request.max_tokens)
             async with _closing(engine.stream(image, request)) as stream:
                 async for delta in stream:
                     runtime.prove()
                     builder.add(delta)
-                    size += len(delta.text)
-                    if size > CHARS_PER_TOKEN * request.max_tokens:
-                        return replace(builder.build(), finish_reason="length")
-                    if size >= next_check:
-                        next_check = size + LOOP_CHECK_EVERY
-                        if (cut := cut_loop("".join(builder.parts))) is not None:
-                            return replace(builder.build(), text=cut, finish_reason="repetition")
+                    if reason := guard.push(delta.text, last=False):  # its end is looked at in `_ask`
+                        return replace(builder.build(), finish_reason=reason)
             return builder.build()
 
         return ask
@@ -406,17 +395,6 @@ class PageReader:
         answer = await engine.read_page(self._job.source, self._number, request)
         self._job.runtime.prove()
         return answer
-
-
-def cut_loop(text: str, *, min_span: int = MIN_SPAN) -> str | None:
-    """The text with one copy of the loop it ends in; None when it does not end in one of so many pieces."""
-    offset = max(0, len(text) - LOOP_TAIL)
-    # The end of a loop occurs in each of its copies; hardly any honest text passes this, and it costs next to nothing.
-    if text.count(text[-LOOP_PROBE:], offset) < MIN_REPEATS // 2:
-        return None
-    pieces = list(PIECE.finditer(text, offset))
-    loop = find_loop([piece[0] for piece in pieces], min_span=min_span)
-    return text[: pieces[loop.start + loop.period - 1].end()] if loop else None
 
 
 def _whole_characters(text: str) -> str:

@@ -762,6 +762,45 @@ def test_how_a_stream_ended_can_be_known(engine, reason, told, caplog):
     assert len(caplog.records) == len(told)
 
 
+class SaysText(SaysInPieces):
+    """Says any text in one piece."""
+
+    def __init__(self, text, finish_reason="stop"):
+        super().__init__(finish_reason)
+        self.text = text
+
+    async def stream(self, page, request):
+        yield Delta(self.text, finish_reason=self.finish_reason)
+
+
+class SaysTextInPieces(SaysText):
+    """The same, letter by letter."""
+
+    async def stream(self, page, request):
+        for letter in self.text:
+            yield Delta(letter)
+        yield Delta(finish_reason=self.finish_reason)
+
+
+@pytest.mark.parametrize("engine", [SaysText, SaysTextInPieces])
+def test_a_loop_that_ends_soon_after_it_began_is_told(engine):
+    """A text that has become a loop only in its last letters, and then ends as if it were whole, is not whole."""
+    statuses = []
+    engine = engine("once " + "a b " * 160)
+    with JinaOCR(engine, content_retries=0).open(THREE) as document:
+        list(document.stream(2, on_cut=statuses.append))
+    assert statuses == ["repetition"]
+    page = JinaOCR(engine, content_retries=0).read(THREE).pages[1]
+    assert (page.status, page.markdown) == (PageStatus.REPETITION, "once a b")
+
+
+def test_the_longer_loop_is_cut_where_a_short_one_lies_in_it():
+    """A server stops a loop of lines at a ruling within one of them: one line is kept, not a shorter ruling."""
+    line = "".join(f"word{number} " for number in range(40)) + "- " * 12
+    page = JinaOCR(SaysText(line * 11, "repetition"), content_retries=0).read(THREE).pages[1]
+    assert (page.status, page.markdown) == (PageStatus.REPETITION, line.strip())
+
+
 def test_a_server_that_never_ends_is_left(make_ocr, server):
     """It streams more than max_tokens can be, of text that never repeats itself: cut there, and said."""
     server.script_page(2, endless)
