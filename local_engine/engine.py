@@ -290,7 +290,8 @@ class _Runtime:
         self.handles = 0
         self.process = os.getpid()
         self.metrics = MetricsCollector()
-        self.capacity = settings.max_num_seqs + AHEAD  # pages taken on at once
+        # Pages taken on at once.
+        self.capacity = int(settings.engine_args.get("max_num_seqs", settings.max_num_seqs)) + AHEAD
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="local-engine", daemon=True)

@@ -177,11 +177,15 @@ class JinaOCRFastForCausalLM(JinaOCRForCausalLM):
         self._encode: Callable[[Tensor], Tensor] = self._features
         wanted = vllm_config.additional_config.get(VISION_GRAPHS, not vllm_config.model_config.enforce_eager)
         if self.image_newline.is_cuda and wanted:
-            for block in (*self.sam_model.blocks, *self.vision_model.transformer.layers):
-                block.compile(dynamic=False)
+            self.compile_towers()
             self._encode = GraphedEncoder(self._features)
         # Everything about pages happens on this stream, wherever it is asked for: graphs and tables have one owner.
         self.vision_stream = torch.cuda.Stream() if self.image_newline.is_cuda else None
+
+    def compile_towers(self) -> None:
+        """Have the blocks of both towers compiled when they are first used, for each number and size of images anew."""
+        for block in (*self.sam_model.blocks, *self.vision_model.transformer.layers):
+            block.compile(dynamic=False)
 
     def embed_multimodal(self, **kwargs: Any) -> list[Tensor] | None:
         if kwargs.get("page") is None:

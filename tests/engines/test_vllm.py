@@ -8,6 +8,7 @@ import signal
 import threading
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,10 +134,16 @@ def test_what_cannot_run_is_fatal_and_says_why(snapshot: Snapshot, tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("on_cpu", "options", "pages"), [(False, {}, 136), (False, {"max_num_seqs": 2}, 10), (True, {}, None)]
+    ("on_cpu", "options", "pages"),
+    [
+        (False, {}, 136),
+        (False, {"max_num_seqs": 2}, 10),
+        (False, {"engine_args": {"max_num_seqs": 2}}, 10),
+        (True, {}, None),
+    ],
 )
 def test_it_takes_as_many_pages_as_it_reads_and_prepares(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_cpu: bool, options: dict[str, int], pages: int | None
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, on_cpu: bool, options: dict[str, Any], pages: int | None
 ) -> None:
     """On a GPU ``max_num_seqs`` and 8 more; on a CPU it leaves the number to the caller. vLLM is not needed to know."""
     monkeypatch.setattr(vllm, "vllm_version", lambda: "0.26.0")

@@ -130,6 +130,15 @@ def test_text_is_that_of_the_plain_path(snapshots, pages, plain, fast_target, k)
     assert len(set(map(tuple, plain))) == len(pages)
 
 
+def test_text_of_compiled_towers_is_that_of_plain_ones(snapshots, pages, plain, fast_target):
+    """In fp32 the towers, compiled block by block, give the text that they give uncompiled, token for token."""
+    with start_llm(snapshots(kind="live").path, **fast_target) as llm:
+        llm.apply_model(lambda model: model.compile_towers())
+        before = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+        assert token_ids(read(llm, pages, max_tokens=100, ignore_eos=True)) == plain
+        assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > before
+
+
 @pytest.mark.parametrize(
     ("dtype", "of_features", "of_logits"),
     [pytest.param("float32", 1e-5, 1e-4, id="fp32"), pytest.param("bfloat16", 4e-2, 4e-2, id="bf16")],
