@@ -14,7 +14,7 @@ import pypdfium2
 import pytest
 
 from jina_ocr_loaders.bench import __main__ as bench
-from jina_ocr_loaders.bench import contenders, peers, server, throughput
+from jina_ocr_loaders.bench import baselines, contenders, peers, server, throughput
 from jina_ocr_loaders.bench.document import make_pdf, make_scan
 from jina_ocr_loaders.bench.memory import peak_pss, python
 
@@ -55,13 +55,14 @@ def test_the_server_streams_answers_whole_and_fails_as_told() -> None:
 
 @pytest.mark.parametrize("measure", [throughput.slow_server, throughput.instant_server])
 def test_throughput_compares_with_a_bare_loop(measure: object) -> None:
-    """Both read all pages, and the ratio is that of the two."""
+    """Both read all pages, the ratio is that of the two, and no document is left open."""
     found = measure(pages=3, repeats=1)  # type: ignore[operator]
     assert found.ours > 0
     assert found.baseline > 0
     assert found.ratio == pytest.approx(found.ours / found.baseline)
     if measure is throughput.slow_server:
         assert found.first_page > 1.0, "the server takes 1.0 s"
+    assert not baselines._open
 
 
 @linux_only

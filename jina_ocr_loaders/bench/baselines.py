@@ -19,7 +19,7 @@ Read = Callable[[Any, bytes], Awaitable[str]]
 
 
 def render(path: str, index: int) -> bytes:
-    """One page as JPEG, at the size and quality that the engine uses; opens the document once in a process."""
+    """One page as JPEG, at the size and quality that the engine uses; the document stays open for the next."""
     import pypdfium2
 
     document = _open.get(path) or _open.setdefault(path, pypdfium2.PdfDocument(path))
@@ -28,6 +28,12 @@ def render(path: str, index: int) -> bytes:
     out = io.BytesIO()
     image.convert("RGB").save(out, "JPEG", quality=QUALITY)
     return out.getvalue()
+
+
+def close_documents() -> None:
+    """Close what `render` has opened in this process."""
+    while _open:
+        _open.popitem()[1].close()
 
 
 _open: dict[str, Any] = {}

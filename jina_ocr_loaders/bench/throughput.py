@@ -96,4 +96,7 @@ def _document(pages: int) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "bench.pdf"
         path.write_bytes(make_pdf(pages))
-        yield str(path)
+        try:
+            yield str(path)
+        finally:
+            baselines.close_documents()
