@@ -26,17 +26,17 @@ class TextGuard:
     def push(self, piece: str, *, last: bool) -> str | None:
         """Take the next piece; returns why to stop, "length" or "repetition", or None.
 
-        A loop is seen at most ``LOOK_EVERY`` characters late, and in any case with the last piece.
+        A loop is seen at most ``LOOK_EVERY`` characters late, and in any case with the last piece. A text that is too
+        long and loops is a loop.
         """
         self._parts.append(piece)
         self._size += len(piece)
-        if self._size > self._limit:
-            return "length"
-        if last or self._size >= self._next_look:
+        too_long = self._size > self._limit
+        if last or too_long or self._size >= self._next_look:
             self._next_look = self._size + LOOK_EVERY
             if cut_loop("".join(self._parts)) is not None:
                 return "repetition"
-        return None
+        return "length" if too_long else None
 
 
 def cut_loop(text: str, *, min_span: int = MIN_SPAN) -> str | None:

@@ -794,6 +794,17 @@ def test_a_loop_that_ends_soon_after_it_began_is_told(engine):
     assert (page.status, page.markdown) == (PageStatus.REPETITION, "once a b")
 
 
+@pytest.mark.parametrize("engine", [SaysText, SaysTextInPieces])
+def test_a_loop_that_is_too_long_as_well_is_a_loop(engine):
+    """A text that goes in circles beyond what max_tokens allows is told as a loop, streamed or not."""
+    statuses = []
+    engine = engine("a b " * 3000)
+    with JinaOCR(engine, max_tokens=64, content_retries=0).open(THREE) as document:
+        list(document.stream(2, on_cut=statuses.append))
+        assert [page.status for page in document] == [PageStatus.REPETITION] * 3
+    assert statuses == ["repetition"]
+
+
 def test_the_longer_loop_is_cut_where_a_short_one_lies_in_it():
     """A server stops a loop of lines at a ruling within one of them: one line is kept, not a shorter ruling."""
     line = "".join(f"word{number} " for number in range(40)) + "- " * 12
