@@ -162,12 +162,13 @@ class LocalEngine:
         drafts = tuning.DraftTokens(num_speculative_tokens or 0, "as asked for")
         if num_speculative_tokens is None:
             drafts = tuning.draft_tokens(model)
+        arguments = dict(engine_args or {})
         settings = _Settings(
             one_name(model),
             drafts.number,
-            max_num_seqs,
-            gpu_memory_utilization,
-            dict(engine_args or {}),
+            arguments.pop("max_num_seqs", max_num_seqs),
+            arguments.pop("gpu_memory_utilization", gpu_memory_utilization),
+            arguments,
             drafts.origin,
         )
         self._runtime: _Runtime | None = _acquire(settings)
@@ -290,8 +291,7 @@ class _Runtime:
         self.handles = 0
         self.process = os.getpid()
         self.metrics = MetricsCollector()
-        # Pages taken on at once.
-        self.capacity = int(settings.engine_args.get("max_num_seqs", settings.max_num_seqs)) + AHEAD
+        self.capacity = settings.max_num_seqs + AHEAD  # pages taken on at once
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="local-engine", daemon=True)
@@ -422,8 +422,7 @@ class _Runtime:
     def _start(self) -> Any:
         snapshot = resolve(self.settings.model)
         weights = sum((snapshot / file).stat().st_size for file in set(tensor_files(snapshot).values()))
-        share = self.settings.engine_args.get("gpu_memory_utilization", self.settings.gpu_memory_utilization)
-        check_device(weights, share)
+        check_device(weights, self.settings.gpu_memory_utilization)
         logger.info(
             "local engine: starting for %s with K = %d (%s); on a GPU this takes one to two minutes",
             *(self.settings.model, self.settings.num_speculative_tokens, self.settings.drafts_from),
