@@ -259,6 +259,14 @@ def engine_tune(context: typer.Context) -> None:
     raise typer.Exit(tune(context.args))
 
 
+@engine_app.command("compare", context_settings=_HAND_ON, add_help_option=False)
+def engine_compare(context: typer.Context) -> None:
+    """Compare the texts that the engine reads with those of the model card's recipe. --help lists its options."""
+    from local_engine.compare import main as compare
+
+    raise typer.Exit(compare(context.args))
+
+
 bench_app = typer.Typer(help="Benchmarks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 

@@ -30,6 +30,8 @@ from local_engine.snapshot import REPOSITORY, resolve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from vllm import LLM
+    from vllm.outputs import RequestOutput
 
     from local_engine.engine import LocalEngine
 
@@ -98,22 +100,20 @@ def measure_setups(setups: Sequence[Setup]) -> list[Measurement]:
     """Measure configurations, each in a process of its own; stderr is told of each, and of one that fails."""
     measurements = []
     for setup in setups:
-        with tempfile.NamedTemporaryFile("r") as result:
-            command = [
-                sys.executable,
-                "-m",
-                "local_engine.benchmark",
-                "--worker",
-                json.dumps(asdict(setup)),
-                result.name,
-            ]
-            done = subprocess.run(command, stdout=STDERR, check=False)  # vLLM's log may go to stdout
-            if done.returncode:
-                print(f"{setup.name}: failed; its last words are above", file=sys.stderr)
-            else:
-                measurements.append(Measurement(**json.load(result)))
-                print(measurements[-1], file=sys.stderr)  # the table comes minutes later, or never
+        if (result := in_process("local_engine.benchmark", setup)) is not None:
+            measurements.append(Measurement(**result))
+            print(measurements[-1], file=sys.stderr)  # the table comes minutes later, or never
     return measurements
+
+
+def in_process(module: str, setup: Setup) -> Any:
+    """What `python -m module --worker SETUP FILE` leaves in the file, as JSON; None if it fails, and stderr says so."""
+    with tempfile.NamedTemporaryFile("r") as result:
+        command = [sys.executable, "-m", module, "--worker", json.dumps(asdict(setup)), result.name]
+        if subprocess.run(command, stdout=STDERR, check=False).returncode:  # vLLM's log may go to stdout
+            print(f"{setup.name}: failed; its last words are above", file=sys.stderr)
+            return None
+        return json.load(result)
 
 
 def table(measurements: Sequence[Measurement], price: float | None = None) -> str:
@@ -185,7 +185,7 @@ async def measure_engine(setup: Setup) -> Measurement:
     """Measure `LocalEngine` in this process."""
     from local_engine.engine import LocalEngine
 
-    images = _images(setup.images)
+    images = pages_of(setup.images)
     start = time.perf_counter()
     options: dict[str, Any] = {
         "num_speculative_tokens": setup.num_speculative_tokens,
@@ -263,35 +263,44 @@ async def measure_pipeline(
     return shares
 
 
-def measure_card(setup: Setup) -> Measurement:
-    """Measure the model card's recipe in this process, without draft head, on vLLM's older runner."""
+def start_card(setup: Setup, **more: Any) -> "LLM":
+    """vLLM as in the model card's recipe: no draft head, the older runner; `more` are arguments of `LLM`."""
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
     os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     from vllm import LLM
 
     from local_engine.card import vllm_llm_kwargs
-    from local_engine.preprocess import DEFAULT_OCR_PROMPT
-    from local_engine.sampling import vllm_sampling_params
 
-    images = _images(setup.images)
-    start = time.perf_counter()
     kwargs: dict[str, Any] = {"max_model_len": 4096, "max_num_seqs": max(setup.concurrency), "mm_processor_cache_gb": 0}
     kwargs |= {"enable_prefix_caching": False, "gpu_memory_utilization": 0.85}
     kwargs |= {"additional_config": {ONE_GROUP_ROUTING: False}}  # ours, which `JinaOCRForCausalLM` brings
     if on_cpu():
         kwargs |= tuning.engine_settings()
-    kwargs |= setup.engine_args
-    llm = LLM(**vllm_llm_kwargs(setup.model, 0, **kwargs))
+    return LLM(**vllm_llm_kwargs(setup.model, 0, **(kwargs | dict(setup.engine_args) | more)))
+
+
+def read_all(llm: "LLM", images: Sequence["Image"], max_tokens: int, **sampling: Any) -> "list[RequestOutput]":
+    """Pages read in one call, with the model card's prompt and, unless told otherwise, its sampling."""
+    from local_engine.preprocess import DEFAULT_OCR_PROMPT
+    from local_engine.sampling import vllm_sampling_params
+
+    text = {"type": "text", "text": DEFAULT_OCR_PROMPT}
+    pictures = ({"type": "image_pil", "image_pil": image} for image in images)
+    chats: Any = [[{"role": "user", "content": [picture, text]}] for picture in pictures]
+    return list(llm.chat(chats, sampling_params=vllm_sampling_params(max_tokens, **sampling), use_tqdm=False))
+
+
+def measure_card(setup: Setup) -> Measurement:
+    """Measure the model card's recipe in this process."""
+    images = pages_of(setup.images)
+    start = time.perf_counter()
+    llm = start_card(setup)
     ready = time.perf_counter() - start
-    params = vllm_sampling_params(setup.max_tokens)
 
     def run(pages: int) -> tuple[float, int]:
-        text = {"type": "text", "text": DEFAULT_OCR_PROMPT}
-        pictures = ({"type": "image_pil", "image_pil": images[number % len(images)]} for number in range(pages))
-        chats: Any = [[{"role": "user", "content": [picture, text]}] for picture in pictures]
         began = time.perf_counter()
-        outputs = llm.chat(chats, sampling_params=params, use_tqdm=False)
+        outputs = read_all(llm, [images[number % len(images)] for number in range(pages)], setup.max_tokens)
         return time.perf_counter() - began, sum(len(output.outputs[0].token_ids) for output in outputs)
 
     run(8)
@@ -302,7 +311,8 @@ def measure_card(setup: Setup) -> Measurement:
     return Measurement(setup.name, ready, speed, tokens_speed, lone[0], lone[1] / lone[0], memory_gib=_memory())
 
 
-def _images(files: Sequence[str]) -> list["Image"]:
+def pages_of(files: Sequence[str]) -> list["Image"]:
+    """The pages in files; without any, made-up words in the shape of A4."""
     from PIL import Image, ImageDraw
 
     if files:
@@ -330,13 +340,18 @@ def _memory() -> float:
 def options(program: str, description: str) -> argparse.ArgumentParser:
     """The command line that measuring and tuning share."""
     parser = argparse.ArgumentParser(program, description=description)
-    parser.add_argument("model", nargs="?", default=REPOSITORY, help="folder of a snapshot, or its Hugging Face name")
-    parser.add_argument("images", nargs="*", help="pages; without any, made-up words in the shape of A4")
+    add_pages(parser)
     parser.add_argument("--drafts", type=int, nargs="+", default=[0, 1, 3], metavar="K", help="tokens drafted per step")
     parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128], metavar="PAGES")
     parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
     parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS, help="of a page")
     return parser
+
+
+def add_pages(parser: argparse.ArgumentParser) -> None:
+    """Have a command line take a model and pages."""
+    parser.add_argument("model", nargs="?", default=REPOSITORY, help="folder of a snapshot, or its Hugging Face name")
+    parser.add_argument("images", nargs="*", help="pages; without any, made-up words in the shape of A4")
 
 
 def setups(chosen: argparse.Namespace) -> list[Setup]:

@@ -16,15 +16,13 @@ import logging
 import math
 import multiprocessing.spawn
 import os
-import shutil
 import tempfile
 import threading
 import time
 import uuid
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from textwrap import shorten
@@ -33,7 +31,7 @@ from typing import Any, Self, TypeVar
 
 from PIL import Image
 
-from local_engine import plugin, tuning
+from local_engine import plugin
 from local_engine.errors import (
     EngineClosedError,
     EngineDiedError,
@@ -45,29 +43,15 @@ from local_engine.hardware import check_device, on_cpu
 from local_engine.loops import LoopGuard
 from local_engine.metrics import EngineMetrics, MetricsCollector
 from local_engine.preprocess import DEFAULT_OCR_PROMPT, engine_prompt
-from local_engine.snapshot import REPOSITORY, one_name, resolve, tensor_files
+from local_engine.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, EngineSettings, environment
+from local_engine.snapshot import REPOSITORY, resolve, tensor_files
 
 logger = logging.getLogger("local_engine")
 _T = TypeVar("_T")
 
-# Tokens: 8,192 of output, the hosted API's cap, beside 1,203 of the largest image (nine tiles) and a long prompt.
-MAX_MODEL_LEN = 10_240
-# Pages read at once: as many as the fastest figure of docs/performance.md had; memory for fewer makes some wait.
-MAX_NUM_SEQS = 128
-GPU_MEMORY_UTILIZATION = 0.85  # the rest is left to the vision path's peaks and to other programs
 AHEAD = 8  # pages prepared beyond those being read; more would only hold their pixels
-# Tokens of a piece: handing over each by itself costs the event loop more than a step of the model, at 32 pages.
-STREAM_INTERVAL = 8
 WARM_UP_PAGE = (1280, 1920)  # pixels; an upright page, the commonest grid of tiles
 EXIT_WAIT = 0.5  # seconds that processes are given to end when the interpreter does and never closed its engines
-
-# Set for the engine's processes where the user has not set them, while it starts.
-_ENVIRONMENT = {
-    "VLLM_WORKER_MULTIPROC_METHOD": "spawn",  # a forked child of a process with threads can hang in OpenMP or a lock
-    "VLLM_LOGGING_LEVEL": "WARNING",
-    "VLLM_LOGGING_STREAM": "ext://sys.stderr",  # stdout belongs to the program's own output
-    "VLLM_NO_USAGE_STATS": "1",  # vLLM reports its use over the network unless told not to
-}
 
 
 @dataclass(frozen=True)
@@ -99,41 +83,6 @@ class Transcript:
     output_tokens: int
 
 
-@dataclass(frozen=True)
-class _Settings:
-    model: str
-    num_speculative_tokens: int
-    max_num_seqs: int
-    gpu_memory_utilization: float
-    engine_args: Mapping[str, Any]
-    drafts_from: str = field(default="", compare=False, repr=False)
-
-    def arguments(self, snapshot: Path) -> dict[str, Any]:
-        """Arguments of vLLM's `AsyncEngineArgs`."""
-        from local_engine.card import vllm_llm_kwargs
-
-        ours: dict[str, Any] = {
-            "max_model_len": MAX_MODEL_LEN,
-            "max_num_seqs": self.max_num_seqs,
-            "gpu_memory_utilization": self.gpu_memory_utilization,
-            "enable_prefix_caching": False,  # no two pages share more than the first few tokens
-            "mm_processor_cache_gb": 0,
-            "stream_interval": STREAM_INTERVAL,
-        }
-        ours |= tuning.engine_settings()
-        arguments = vllm_llm_kwargs(snapshot, self.num_speculative_tokens, **ours)
-        if not on_cpu() and arguments["hf_overrides"] == {"architectures": [plugin.TARGET]}:
-            arguments["hf_overrides"] = {"architectures": [plugin.FAST_TARGET]}
-        return arguments | dict(self.engine_args)
-
-    def environment(self) -> dict[str, str]:
-        """Variables for the engine's processes."""
-        variables = _ENVIRONMENT | tuning.environment()
-        if not on_cpu() and not (shutil.which("nvcc") and find_spec("flashinfer")):
-            variables["VLLM_USE_FLASHINFER_SAMPLER"] = "0"  # it compiles its kernels with nvcc
-        return variables
-
-
 class LocalEngine:
     """A handle on this process's engine for one model.
 
@@ -159,18 +108,7 @@ class LocalEngine:
         engine_args: Mapping[str, Any] | None = None,
     ) -> None:
         self.model = os.fspath(model)
-        drafts = tuning.DraftTokens(num_speculative_tokens or 0, "as asked for")
-        if num_speculative_tokens is None:
-            drafts = tuning.draft_tokens(model)
-        arguments = dict(engine_args or {})
-        settings = _Settings(
-            one_name(model),
-            drafts.number,
-            arguments.pop("max_num_seqs", max_num_seqs),
-            arguments.pop("gpu_memory_utilization", gpu_memory_utilization),
-            arguments,
-            drafts.origin,
-        )
+        settings = EngineSettings.of(model, num_speculative_tokens, max_num_seqs, gpu_memory_utilization, engine_args)
         self._runtime: _Runtime | None = _acquire(settings)
 
     async def stream(
@@ -286,7 +224,7 @@ async def collect(pieces: AsyncGenerator[Piece]) -> Transcript:
 class _Runtime:
     """The one engine of a model: a thread with an event loop, and vLLM in it."""
 
-    def __init__(self, settings: _Settings) -> None:
+    def __init__(self, settings: EngineSettings) -> None:
         self.settings = settings
         self.handles = 0
         self.process = os.getpid()
@@ -432,7 +370,7 @@ class _Runtime:
         os.close(handle)
         self._errors = Path(name)
         variables = self.settings.environment() | {plugin.ERROR_FILE: f"{os.getpid()} {name}"}
-        with _start_lock, _environment(variables), _spawn_without_main():
+        with _start_lock, environment(variables), _spawn_without_main():
             try:
                 from vllm.engine.arg_utils import AsyncEngineArgs
                 from vllm.v1.engine.async_llm import AsyncLLM
@@ -507,7 +445,7 @@ _runtimes_lock = threading.Lock()
 _start_lock = threading.Lock()  # starting changes the environment
 
 
-def _acquire(settings: _Settings) -> _Runtime:
+def _acquire(settings: EngineSettings) -> _Runtime:
     with _runtimes_lock:
         runtime = _runtimes.get(settings.model)
         if runtime is None:
@@ -568,18 +506,6 @@ def _ours(error: Exception) -> LocalEngineError:
 def _brief(error: BaseException) -> str:
     """Kind and message of an error on one line; vLLM's can list every model it knows."""
     return f"{type(error).__name__}: {shorten(str(error), 400)}"
-
-
-@contextlib.contextmanager
-def _environment(values: Mapping[str, str]) -> Iterator[None]:
-    """Set the variables that the user has not set, for as long as the block runs."""
-    added = {name: value for name, value in values.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 @contextlib.contextmanager

@@ -9,10 +9,11 @@ from typing import Any
 
 from PIL import Image, ImageDraw
 
-from local_engine.engine import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, LocalEngine
+from local_engine.engine import LocalEngine
 from local_engine.errors import LocalEngineError
 from local_engine.hardware import check_device, list_gpus, vllm_version
 from local_engine.metrics import EngineMetrics
+from local_engine.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS
 from local_engine.synthetic import Size, Snapshot, write_snapshot
 
 _PAGES = (

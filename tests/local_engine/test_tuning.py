@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from local_engine import LocalEngine, engine, tune, tuning
+from local_engine import LocalEngine, settings, tune, tuning
 from local_engine.errors import EngineSetupError
 
 TABLE = re.compile(r"E=64,N=896,device_name=[\w-]+\.json")  # what vLLM looks for: experts, their width, the GPU
@@ -110,7 +110,7 @@ def test_tuning_without_a_gpu_says_what_it_needs(tmp_path, monkeypatch):
 @pytest.fixture(params=[False, True], ids=["gpu", "cpu"])
 def vllm_for(request, monkeypatch):
     """vLLM as if built for a GPU, and for the CPU as it is here."""
-    for module in (engine, tuning):
+    for module in (settings, tuning):
         monkeypatch.setattr(module, "on_cpu", lambda: request.param)
     return "cpu" if request.param else "gpu"
 
@@ -138,8 +138,7 @@ def test_each_change_for_speed_can_be_switched_off(snapshots, own_cache, monkeyp
     (model / "config.json").write_text(json.dumps(config))
 
     def arguments(**options):
-        with LocalEngine(model, **options) as handle:
-            return handle._running.settings.arguments(model)
+        return settings.EngineSettings.of(model, **options).arguments(model)
 
     ours = arguments()
     assert ours["hf_overrides"]["architectures"] == [
@@ -161,7 +160,7 @@ def test_each_change_for_speed_can_be_switched_off(snapshots, own_cache, monkeyp
         assert arguments(engine_args=off) == ours | off
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "0")
     monkeypatch.setenv("VLLM_TUNED_CONFIG_FOLDER", str(own_cache))
-    with engine._environment(tuning.environment()):
+    with settings.environment(tuning.environment()):
         assert os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "0"
         assert os.environ["VLLM_TUNED_CONFIG_FOLDER"] == str(own_cache)
 

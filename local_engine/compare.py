@@ -1,0 +1,176 @@
+"""Compares what the engine reads with what the model card's recipe reads: what `jina-ocr engine compare` runs.
+
+    python -m local_engine.compare [MODEL] [page.png ...] [--drafts 0 3] [--max-tokens 1085]
+
+The recipe reads the pages together and then one by one; the engine reads them with each K. Each reading is compared
+with one before it: the recipe with itself, K = 0 with the recipe, drafts with K = 0. In bf16 two ways to add the same
+numbers differ in the last bits, so that either of two nearly equal tokens may come, after which the texts go different
+ways. What counts is how nearly equal the two were, the gap, and what the recipe's is with itself.
+"""
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import takewhile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from local_engine import benchmark
+from local_engine.benchmark import CARD, Setup
+from local_engine.errors import LocalEngineError
+from local_engine.hardware import require_vllm
+from local_engine.settings import EngineSettings, environment
+from local_engine.snapshot import resolve
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from vllm import LLM
+
+TOGETHER, ONE_BY_ONE = "together", "one by one"
+LISTED = 10  # likeliest tokens whose logprobs are kept
+
+
+@dataclass(frozen=True)
+class Text:
+    """What was read on a page.
+
+    Attributes:
+        tokens: their ids.
+        logprobs: by token id, of the likeliest tokens at each position, the repetition penalty applied; natural
+            logarithms.
+    """
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[dict[int, float], ...] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How two readings of the same pages differ.
+
+    Attributes:
+        names: of both, the reference second.
+        pages: compared.
+        common: tokens that both have, up to where each page's texts part.
+        gaps: of the pages whose texts part, by how much the reference held its own token there for likelier, in nats.
+        drift: root mean square difference of the logprobs of all tokens listed by both, up to there.
+    """
+
+    names: tuple[str, str]
+    pages: int
+    common: int
+    gaps: tuple[float, ...]
+    drift: float
+
+    @property
+    def widest(self) -> float:
+        """The largest gap; 0 where no page parts."""
+        return max(self.gaps, default=0.0)
+
+
+def compare(name: str, texts: Sequence[Text], reference_name: str, reference: Sequence[Text]) -> Comparison:
+    """Compare readings of the same pages, page by page."""
+    common, gaps, squares = 0, [], []
+    for text, right in zip(texts, reference, strict=True):
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text.tokens, right.tokens, strict=False)))
+        for ours, theirs in zip(text.logprobs[:same], right.logprobs[:same], strict=True):
+            squares += [(ours[token] - theirs[token]) ** 2 for token in ours.keys() & theirs.keys()]
+        common += same
+        if same < max(len(text.tokens), len(right.tokens)):
+            gaps.append(_gap(text, right, same))
+    drift = math.sqrt(sum(squares) / len(squares)) if squares else 0.0
+    return Comparison((name, reference_name), len(reference), common, tuple(gaps), drift)
+
+
+def _gap(text: Text, reference: Text, at: int) -> float:
+    if at >= min(len(text.tokens), len(reference.tokens)):
+        return math.inf  # one goes on where the other was cut
+    listed = reference.logprobs[at]
+    return listed[reference.tokens[at]] - listed.get(text.tokens[at], min(listed.values()))
+
+
+def table(comparisons: Sequence[Comparison]) -> str:
+    """The comparisons as a Markdown table, one a row."""
+    head = ["reading", "compared with", "same text", "tokens in common", "widest gap", "logprobs apart"]
+    rows = [head, ["---"] * len(head)]
+    for c in comparisons:
+        same = f"{c.pages - len(c.gaps)} of {c.pages} pages"
+        rows.append([*c.names, same, str(c.common), f"{c.widest:.3f}" if c.gaps else "-", f"{c.drift:.4f}"])
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def read_setup(setup: Setup) -> dict[str, list[Text]]:
+    """Read the setup's pages in this process; the recipe does so twice."""
+    images = benchmark.pages_of(setup.images)
+    scored = {"logprobs_mode": "processed_logprobs", "max_logprobs": LISTED}  # those that the tokens were chosen by
+    if setup.name == CARD:
+        llm = benchmark.start_card(setup, **scored)
+        return {
+            f"{CARD}, {TOGETHER}": _read(llm, images, setup.max_tokens),
+            f"{CARD}, {ONE_BY_ONE}": [text for image in images for text in _read(llm, [image], setup.max_tokens)],
+        }
+    settings = EngineSettings.of(setup.model, setup.num_speculative_tokens, engine_args=setup.engine_args)
+    with environment(settings.environment()):
+        from vllm import LLM
+
+        llm = LLM(**(settings.arguments(resolve(setup.model)) | scored))
+        return {setup.name: _read(llm, images, setup.max_tokens)}
+
+
+def _read(llm: "LLM", images: Sequence["Image"], max_tokens: int) -> list[Text]:
+    outputs = benchmark.read_all(llm, images, max_tokens, repetition_detection=None, logprobs=LISTED)
+    texts = []
+    for output in outputs:
+        (completion,) = output.outputs
+        positions = completion.logprobs or ()
+        logprobs = tuple({token: each.logprob for token, each in position.items()} for position in positions)
+        texts.append(Text(tuple(completion.token_ids), logprobs))
+    return texts
+
+
+def _loaded(pages: Sequence[Any]) -> list[Text]:
+    """Texts as JSON gives them back: its keys are strings."""
+    return [
+        Text(tuple(tokens), tuple({int(token): value for token, value in at.items()} for at in logprobs))
+        for tokens, logprobs in ((page["tokens"], page["logprobs"]) for page in pages)
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit status."""
+    parser = argparse.ArgumentParser("jina-ocr engine compare", description="Compare texts with the card's recipe.")
+    benchmark.add_pages(parser)
+    parser.add_argument("--drafts", type=int, nargs="+", default=[0, 3], metavar="K", help="tokens drafted per step")
+    parser.add_argument("--max-tokens", type=int, default=benchmark.MAX_TOKENS, help="of a page")
+    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # a setup, and the file for its texts
+    chosen = parser.parse_args(arguments)
+    if chosen.worker:
+        texts = read_setup(Setup(**json.loads(chosen.worker[0])))
+        Path(chosen.worker[1]).write_text(json.dumps({name: list(map(asdict, pages)) for name, pages in texts.items()}))
+        return 0
+    try:
+        require_vllm()
+        resolve(chosen.model)
+    except LocalEngineError as error:
+        print(f"engine compare: {error}", file=sys.stderr)
+        return 1
+    card = Setup(CARD, chosen.model, images=tuple(chosen.images), max_tokens=chosen.max_tokens)
+    engines = [replace(card, name=f"K = {k}", num_speculative_tokens=k) for k in sorted({0, *chosen.drafts})]
+    read: dict[str, list[Text]] = {}
+    for setup in (card, *engines):
+        result = benchmark.in_process("local_engine.compare", setup)
+        if result is None:
+            return 1
+        read |= {name: _loaded(pages) for name, pages in result.items()}
+    together, one_by_one, plain, *drafting = read
+    pairs = [(one_by_one, together), (plain, together), *((name, plain) for name in drafting)]
+    comparisons = [compare(name, read[name], other, read[other]) for name, other in pairs]
+    print(table(comparisons))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
