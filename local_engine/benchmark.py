@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MAX_TOKENS = 1085  # a page's mean output in others' reports on the real model; a real page ends by itself
 CARD = "card recipe"
-ROUNDS = 3  # of `pipeline`, whose two sides are nearer to each other than two runs of one side can be
+ROUNDS = 3  # of what one run tells too little of: a lone page, and `pipeline`, whose two sides are so near
 STDERR = 2  # the file descriptor
 
 
@@ -75,7 +75,7 @@ class Measurement:
     Attributes:
         start_seconds: until the first page could be read.
         pages_per_second, tokens_per_second: by concurrency, the latter counting output only.
-        lone_seconds: one page, nothing else in work; the better of two.
+        lone_seconds: one page, nothing else in work; the median of `ROUNDS`.
         lone_tokens_per_second: its output tokens over `lone_seconds`.
         acceptance: share of drafts accepted up to position 1, 2, ... K.
         mean_accepted_length: tokens per step of the model.
@@ -203,7 +203,8 @@ async def measure_engine(setup: Setup) -> Measurement:
             seconds, tokens = await run_pages(engine, images, setup.pages, concurrency, setup.max_tokens)
             pages_per_second[str(concurrency)] = setup.pages / seconds
             tokens_per_second[str(concurrency)] = tokens / seconds
-        lone = min([await run_pages(engine, images[:1], 1, 1, setup.max_tokens) for _ in range(2)])
+        alone = [await run_pages(engine, images[:1], 1, 1, setup.max_tokens) for _ in range(ROUNDS)]
+        lone = statistics.median_low(alone)
         drafting = engine.metrics.since(before)
         pipeline = await measure_pipeline(engine, setup, options, images) if setup.pipeline else {}
         return Measurement(
@@ -305,7 +306,7 @@ def measure_card(setup: Setup) -> Measurement:
 
     run(8)
     seconds, tokens = run(setup.pages)
-    lone = min(run(1) for _ in range(2))
+    lone = statistics.median_low(run(1) for _ in range(ROUNDS))
     load = str(max(setup.concurrency))
     speed, tokens_speed = {load: setup.pages / seconds}, {load: tokens / seconds}
     return Measurement(setup.name, ready, speed, tokens_speed, lone[0], lone[1] / lone[0], memory_gib=_memory())
@@ -337,21 +338,35 @@ def _memory() -> float:
     return float(sum(each.memory_full_info().pss for each in (process, *process.children(recursive=True)))) / GIB
 
 
-def options(program: str, description: str) -> argparse.ArgumentParser:
-    """The command line that measuring and tuning share."""
+def options(program: str, description: str, drafts: Sequence[int]) -> argparse.ArgumentParser:
+    """The command line that measuring, tuning and comparing share."""
     parser = argparse.ArgumentParser(program, description=description)
-    add_pages(parser)
-    parser.add_argument("--drafts", type=int, nargs="+", default=[0, 1, 3], metavar="K", help="tokens drafted per step")
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128], metavar="PAGES")
-    parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
+    parser.add_argument("model", nargs="?", default=REPOSITORY, help="folder of a snapshot, or its Hugging Face name")
+    parser.add_argument("images", nargs="*", help="pages; without any, made-up words in the shape of A4")
+    parser.add_argument("--drafts", type=int, nargs="+", default=drafts, metavar="K", help="tokens drafted per step")
     parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS, help="of a page")
+    parser.add_argument(
+        "--engine-args", type=_json_object, default={}, metavar="JSON", help="for the engine: vLLM's AsyncEngineArgs"
+    )
     return parser
 
 
-def add_pages(parser: argparse.ArgumentParser) -> None:
-    """Have a command line take a model and pages."""
-    parser.add_argument("model", nargs="?", default=REPOSITORY, help="folder of a snapshot, or its Hugging Face name")
-    parser.add_argument("images", nargs="*", help="pages; without any, made-up words in the shape of A4")
+def loads(program: str, description: str) -> argparse.ArgumentParser:
+    """The command line that measuring and tuning share."""
+    parser = options(program, description, [0, 1, 3])
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128], metavar="PAGES")
+    parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
+    return parser
+
+
+def _json_object(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise argparse.ArgumentTypeError(f"not a JSON object: {text}")
+    return value
 
 
 def setups(chosen: argparse.Namespace) -> list[Setup]:
@@ -365,6 +380,7 @@ def setups(chosen: argparse.Namespace) -> list[Setup]:
             pages=chosen.pages,
             images=tuple(chosen.images),
             max_tokens=chosen.max_tokens,
+            engine_args=chosen.engine_args,
         )
         for drafts in chosen.drafts
     ]
@@ -372,7 +388,7 @@ def setups(chosen: argparse.Namespace) -> list[Setup]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = options("jina-ocr bench engine", "Measure the engine here, beside the model card's recipe.")
+    parser = loads("jina-ocr bench engine", "Measure the engine here, beside the model card's recipe.")
     parser.add_argument("--price", type=float, help="of this machine, dollars an hour")
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # a setup, and the file for its measurement
     chosen = parser.parse_args(arguments)
@@ -389,7 +405,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     *others, last = setups(chosen)
     ours = [*others, replace(last, pipeline=True)]
-    card = replace(ours[0], name=CARD, num_speculative_tokens=0, pipeline=False)
+    card = replace(ours[0], name=CARD, num_speculative_tokens=0, pipeline=False, engine_args={})
     card = replace(card, concurrency=card.concurrency[:1], pages=max(1, chosen.pages // 4))
     measurements = measure_setups([card, *ours])
     if not measurements:

@@ -141,10 +141,7 @@ def _loaded(pages: Sequence[Any]) -> list[Text]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = argparse.ArgumentParser("jina-ocr engine compare", description="Compare texts with the card's recipe.")
-    benchmark.add_pages(parser)
-    parser.add_argument("--drafts", type=int, nargs="+", default=[0, 3], metavar="K", help="tokens drafted per step")
-    parser.add_argument("--max-tokens", type=int, default=benchmark.MAX_TOKENS, help="of a page")
+    parser = benchmark.options("jina-ocr engine compare", "Compare the texts with the card recipe's.", [0, 3])
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # a setup, and the file for its texts
     chosen = parser.parse_args(arguments)
     if chosen.worker:
@@ -158,7 +155,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"engine compare: {error}", file=sys.stderr)
         return 1
     card = Setup(CARD, chosen.model, images=tuple(chosen.images), max_tokens=chosen.max_tokens)
-    engines = [replace(card, name=f"K = {k}", num_speculative_tokens=k) for k in sorted({0, *chosen.drafts})]
+    engines = [
+        replace(card, name=f"K = {k}", num_speculative_tokens=k, engine_args=chosen.engine_args)
+        for k in sorted({0, *chosen.drafts})
+    ]
     read: dict[str, list[Text]] = {}
     for setup in (card, *engines):
         result = benchmark.in_process("local_engine.compare", setup)

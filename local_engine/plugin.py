@@ -28,6 +28,8 @@ ENCODE_AHEAD = "encode_ahead"  # or a page is encoded within the step that takes
 ONE_GROUP_ROUTING = "one_group_routing"  # or vLLM's grouped router
 VISION_GRAPHS = "vision_graphs"  # or towers neither compiled nor in CUDA graphs
 
+STEPS = "steps_under_way"  # a number in vLLM's additional_config: local_engine.steps
+
 ARCHITECTURES = {
     TARGET: "local_engine.target:JinaOCRForCausalLM",
     DRAFT: "local_engine.fastmtp:JinaOCRDraft",

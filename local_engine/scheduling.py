@@ -18,6 +18,7 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from local_engine.plugin import ENCODE_AHEAD, FAST_TARGET, WORKER
+from local_engine.steps import deepen
 
 PAGES = 4  # sent ahead and not yet admitted, at most: enough that the vision stream never waits for the next
 
@@ -40,6 +41,7 @@ def encodes_ahead(config: VllmConfig) -> bool:
 
 def make_scheduler(vllm_config: VllmConfig, **arguments: Any) -> Scheduler:
     """The scheduler for an engine: vLLM's `scheduler_cls`."""
+    deepen(vllm_config)
     kind = PageScheduler if vllm_config.scheduler_config.async_scheduling else Scheduler
     return kind(vllm_config=vllm_config, **arguments)
 
@@ -78,8 +80,9 @@ class PageScheduler(AsyncScheduler):
         return super().update_from_output(scheduler_output, model_runner_output)
 
     def _most_blocks(self, request: Any) -> int:
-        """Blocks of the cache that a request may come to hold: two steps are under way, and drafts beyond them."""
-        tokens = request.num_prompt_tokens + request.max_tokens + 3 * (1 + self.num_spec_tokens)
+        """Blocks of the cache that a request may come to hold: steps are under way, and drafts beyond them."""
+        steps = self.vllm_config.max_concurrent_batches
+        tokens = request.num_prompt_tokens + request.max_tokens + (1 + steps) * (1 + self.num_spec_tokens)
         return -(-tokens // self.block_size)
 
     def _send_ahead(self) -> list[Any]:

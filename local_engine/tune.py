@@ -35,7 +35,7 @@ Config = dict[str, int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = benchmark.options("jina-ocr engine tune", "Find the fastest settings of this machine and keep them.")
+    parser = benchmark.loads("jina-ocr engine tune", "Find the fastest settings of this machine and keep them.")
     parser.set_defaults(pages=128)
     chosen = parser.parse_args(arguments)
     try:
@@ -55,7 +55,7 @@ def tune_drafts(chosen: argparse.Namespace) -> int:
     """Measure each K on a model and its pages, print the figures, and keep the K to use.
 
     Args:
-        chosen: what `benchmark.options` parsed.
+        chosen: what `benchmark.loads` parsed.
 
     Raises:
         EngineSetupError: there is no draft head, or the engine does not run without it.

@@ -5,12 +5,15 @@ from typing import Any
 import torch
 from vllm.v1.worker.gpu_worker import Worker
 
+from local_engine.steps import deepen
+
 
 class PageWorker(Worker):
     """Encodes the pages that `PageScheduler` sends ahead."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
+        deepen(self.vllm_config)  # its runner is made later
         self._encodings: dict[str, torch.cuda.Event] = {}  # by identifier, until the page is taken or dropped
         self._unsaid: dict[str, torch.cuda.Event] = {}  # those of whose end the scheduler was not told
 

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from local_engine import benchmark
 from local_engine.benchmark import CARD, Measurement, main, table
 
 
@@ -55,6 +56,28 @@ def test_the_benchmark_runs_from_the_command_line(snapshots, page, tmp_path, cap
     assert float(drafting["tokens/step"]) == pytest.approx(1 + sum(accepted), abs=0.03)
     (share,) = re.findall(r"^pipeline, K = 3: ([\d.]+) of the same pages ready-made$", printed, re.MULTILINE)
     assert float(share) > 0
+
+
+@pytest.mark.parametrize("arguments", ["[1]", "{", "dtype"])
+def test_arguments_that_are_no_json_object_are_refused(arguments, capsys):
+    """The command line names what was given."""
+    with pytest.raises(SystemExit):
+        main(["--engine-args", arguments])
+    assert f"not a JSON object: {arguments}" in capsys.readouterr().err
+
+
+def test_arguments_are_for_the_engine_alone(monkeypatch):
+    """The card's recipe is measured as it is."""
+    measured = []
+    monkeypatch.setattr(benchmark, "require_vllm", lambda: None)
+    monkeypatch.setattr(benchmark, "resolve", lambda model: model)
+    monkeypatch.setattr(benchmark, "in_process", lambda module, setup: measured.append(setup))
+    assert main(["--engine-args", '{"dtype": "float32"}', "--drafts", "0", "3"]) == 1
+    assert [(setup.name, dict(setup.engine_args)) for setup in measured] == [
+        (CARD, {}),
+        ("K = 0", {"dtype": "float32"}),
+        ("K = 3", {"dtype": "float32"}),
+    ]
 
 
 @pytest.mark.engine

@@ -1,5 +1,7 @@
 """Which pages are taken up and when, with vLLM's own scheduler, requests and cache beneath."""
 
+import random
+from collections import deque
 from functools import reduce
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +16,7 @@ PROMPT = 300  # tokens
 LAYER = "language_model.model.layers.0.self_attn.attn"
 
 
-@pytest.fixture(scope="module")
-def config(snapshots: Any) -> Any:
+def configure(snapshot: Any, k: int = 0, **additional: Any) -> Any:
     from vllm.engine.arg_utils import AsyncEngineArgs
 
     from local_engine import vllm_llm_kwargs
@@ -25,11 +26,17 @@ def config(snapshots: Any) -> Any:
         "enforce_eager": True,
         "enable_prefix_caching": False,
         "async_scheduling": True,
+        "additional_config": additional,
     }
-    config = AsyncEngineArgs(**vllm_llm_kwargs(snapshots().path, 0, **settings)).create_engine_config()
+    config = AsyncEngineArgs(**vllm_llm_kwargs(snapshot.path, k, **settings)).create_engine_config()
     config.cache_config.num_gpu_blocks = BLOCKS  # as the engine does once it knows the memory
     config.scheduler_config.async_scheduling = True  # as on a GPU
     return config
+
+
+@pytest.fixture(scope="module")
+def config(snapshots: Any) -> Any:
+    return configure(snapshots())
 
 
 def make(kind: Any, config: Any) -> Any:
@@ -110,6 +117,67 @@ def test_no_page_is_preempted(scheduler: Any) -> None:
     assert sum(page.num_preemptions for page in pages) == 0
 
 
+@pytest.mark.parametrize(("k", "steps"), [(0, 2), (0, 3), (3, 2), (3, 3), (3, 4)])
+def test_no_page_is_preempted_with_steps_under_way(snapshots: Any, monkeypatch: Any, k: int, steps: int) -> None:
+    """However late results come and however many drafts are refused, pages fit to their last token and are read."""
+    from vllm.config import VllmConfig
+    from vllm.v1.outputs import ModelRunnerOutput
+
+    from local_engine.scheduling import make_scheduler
+
+    config = configure(snapshots(), k, steps_under_way=steps, encode_ahead=False)
+    monkeypatch.setattr(VllmConfig, "use_v2_model_runner", True)  # as on a GPU
+    scheduler = make(make_scheduler, config)
+    assert config.max_concurrent_batches == steps
+    pages = [request(str(number), max_tokens=700) for number in range(40)]
+    for page in pages:
+        scheduler.add_request(page)
+    accepted, under_way, most = random.Random(0), deque[Any](), 0
+    while any(not page.is_finished() for page in pages):
+        output = scheduler.schedule()
+        under_way.append((output, [name for name in output.num_scheduled_tokens if decoded(scheduler, name)]))
+        most = max(most, len(under_way))
+        if len(under_way) < steps:
+            continue
+        output, decoding = under_way.popleft()
+        names = list(output.num_scheduled_tokens)
+        drafts = {name: len(output.scheduled_spec_decode_tokens.get(name, ())) for name in names}
+        tokens = [[7] * (1 + accepted.randint(0, drafts[name])) if name in decoding else [] for name in names]
+        scheduler.update_from_output(output, ModelRunnerOutput(names, {n: i for i, n in enumerate(names)}, tokens))
+    assert most == steps
+    assert [page.num_output_tokens for page in pages] == [700] * 40
+    assert sum(page.num_preemptions for page in pages) == 0
+
+
+def decoded(scheduler: Any, name: str) -> bool:
+    """Whether the step just scheduled gives a page a token."""
+    return not scheduler.requests[name].is_prefill_chunk
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("additional_config", {}),
+        ("use_v2_model_runner", False),
+        ("scheduler_config.async_scheduling", False),
+        ("parallel_config.pipeline_parallel_size", 2),
+    ],
+)
+def test_more_steps_are_under_way_only_where_that_is_safe(place: str, value: object) -> None:
+    """With vLLM's newer runner, asynchronous scheduling and one worker; otherwise there are as many as vLLM has."""
+    from local_engine.steps import VLLMS_OWN, steps_under_way
+
+    config = SimpleNamespace(
+        additional_config={"steps_under_way": 3},
+        use_v2_model_runner=True,
+        scheduler_config=SimpleNamespace(async_scheduling=True),
+        parallel_config=SimpleNamespace(pipeline_parallel_size=1),
+    )
+    assert steps_under_way(config) == 3
+    set_at(config, place, value)
+    assert steps_under_way(config) == VLLMS_OWN
+
+
 def test_vllm_itself_would_preempt_them(config: Any) -> None:
     """The cache of the test above is small enough to tell."""
     from vllm.v1.core.sched.async_scheduler import AsyncScheduler
@@ -164,9 +232,13 @@ def test_pages_are_encoded_ahead_only_where_that_is_safe(place: str, value: obje
         parallel_config=SimpleNamespace(worker_cls="local_engine.worker.PageWorker", pipeline_parallel_size=1),
     )
     assert encodes_ahead(config)
+    set_at(config, place, value)
+    assert not encodes_ahead(config)
+
+
+def set_at(config: Any, place: str, value: object) -> None:
     *path, name = place.split(".")
     setattr(reduce(getattr, path, config), name, value)
-    assert not encodes_ahead(config)
 
 
 def test_nothing_is_sent_ahead_on_a_cpu(scheduler: Any) -> None:
