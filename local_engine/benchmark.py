@@ -6,66 +6,36 @@ Every configuration has a process of its own, one after the other, and is warmed
 the model card's recipe (one `LLM.chat` call, no draft head, vLLM's older runner), which the others are compared with.
 """
 
-import argparse
 import asyncio
-import json
-import os
-import random
 import statistics
-import string
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_engine import tuning
-from local_engine.errors import LocalEngineError
-from local_engine.hardware import GIB, list_gpus, on_cpu, require_vllm
-from local_engine.plugin import ONE_GROUP_ROUTING
-from local_engine.snapshot import REPOSITORY, resolve
+from local_engine.hardware import GIB, list_gpus
+from local_engine.setups import (
+    CARD,
+    Setup,
+    can_run,
+    in_process,
+    load_options,
+    markdown_table,
+    pages_of,
+    read_all,
+    setups,
+    start_card,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from vllm import LLM
-    from vllm.outputs import RequestOutput
 
     from local_engine.engine import LocalEngine
 
-MAX_TOKENS = 1085  # a page's mean output in others' reports on the real model; a real page ends by itself
-CARD = "card recipe"
 ROUNDS = 3  # of what one run tells too little of: a lone page, and `pipeline`, whose two sides are so near
-STDERR = 2  # the file descriptor
-
-
-@dataclass(frozen=True)
-class Setup:
-    """One configuration to measure.
-
-    Attributes:
-        name: what the table calls it.
-        model: folder of the snapshot.
-        num_speculative_tokens: K; the card's recipe has none here.
-        concurrency: pages in work at once, measured one after the other.
-        pages: pages read at each concurrency.
-        images: files of pages; without any, pages of made-up words in the shape of A4.
-        max_tokens: of a page's output.
-        pipeline: measure `JinaOCR` on a PDF of the pages, too.
-        engine_args: further arguments of vLLM's `AsyncEngineArgs`.
-    """
-
-    name: str
-    model: str
-    num_speculative_tokens: int = 0
-    concurrency: tuple[int, ...] = (32, 128)
-    pages: int = 256
-    images: tuple[str, ...] = ()
-    max_tokens: int = MAX_TOKENS
-    pipeline: bool = False
-    engine_args: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,20 +70,10 @@ def measure_setups(setups: Sequence[Setup]) -> list[Measurement]:
     """Measure configurations, each in a process of its own; stderr is told of each, and of one that fails."""
     measurements = []
     for setup in setups:
-        if (result := in_process("local_engine.benchmark", setup)) is not None:
+        if (result := in_process("local_engine.benchmark:measure", setup)) is not None:
             measurements.append(Measurement(**result))
             print(measurements[-1], file=sys.stderr)  # the table comes minutes later, or never
     return measurements
-
-
-def in_process(module: str, setup: Setup) -> Any:
-    """What `python -m module --worker SETUP FILE` leaves in the file, as JSON; None if it fails, and stderr says so."""
-    with tempfile.NamedTemporaryFile("r") as result:
-        command = [sys.executable, "-m", module, "--worker", json.dumps(asdict(setup)), result.name]
-        if subprocess.run(command, stdout=STDERR, check=False).returncode:  # vLLM's log may go to stdout
-            print(f"{setup.name}: failed; its last words are above", file=sys.stderr)
-            return None
-        return json.load(result)
 
 
 def table(measurements: Sequence[Measurement], price: float | None = None) -> str:
@@ -128,7 +88,7 @@ def table(measurements: Sequence[Measurement], price: float | None = None) -> st
     for load in loads:
         head += [f"pages/s at {load}", f"tokens/s at {load}", *([f"$ per 1,000 pages at {load}"] if price else [])]
     head += ["lone page, s", "lone tokens/s", "acceptance", "tokens/step", "memory, GiB", "start, s"]
-    rows = [head, ["---"] * len(head)]
+    rows = []
     for m in measurements:
         row = [m.name]
         for load in loads:
@@ -139,8 +99,7 @@ def table(measurements: Sequence[Measurement], price: float | None = None) -> st
         shares = " / ".join(f"{share:.2f}" for share in m.acceptance) or "-"
         row += [f"{m.lone_seconds:.2f}", f"{m.lone_tokens_per_second:.0f}", shares, f"{m.mean_accepted_length:.2f}"]
         rows.append([*row, f"{m.memory_gib:.1f}", f"{m.start_seconds:.0f}"])
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([*lines, "", *_ratios(measurements)])
+    return "\n".join([markdown_table(head, rows), "", *_ratios(measurements)])
 
 
 def _ratios(measurements: Sequence[Measurement]) -> list[str]:
@@ -264,34 +223,6 @@ async def measure_pipeline(
     return shares
 
 
-def start_card(setup: Setup, **more: Any) -> "LLM":
-    """vLLM as in the model card's recipe: no draft head, the older runner; `more` are arguments of `LLM`."""
-    os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"
-    os.environ.setdefault("VLLM_USE_FLASHINFER_SAMPLER", "0")
-    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-    from vllm import LLM
-
-    from local_engine.card import vllm_llm_kwargs
-
-    kwargs: dict[str, Any] = {"max_model_len": 4096, "max_num_seqs": max(setup.concurrency), "mm_processor_cache_gb": 0}
-    kwargs |= {"enable_prefix_caching": False, "gpu_memory_utilization": 0.85}
-    kwargs |= {"additional_config": {ONE_GROUP_ROUTING: False}}  # ours, which `JinaOCRForCausalLM` brings
-    if on_cpu():
-        kwargs |= tuning.engine_settings()
-    return LLM(**vllm_llm_kwargs(setup.model, 0, **(kwargs | dict(setup.engine_args) | more)))
-
-
-def read_all(llm: "LLM", images: Sequence["Image"], max_tokens: int, **sampling: Any) -> "list[RequestOutput]":
-    """Pages read in one call, with the model card's prompt and, unless told otherwise, its sampling."""
-    from local_engine.preprocess import DEFAULT_OCR_PROMPT
-    from local_engine.sampling import vllm_sampling_params
-
-    text = {"type": "text", "text": DEFAULT_OCR_PROMPT}
-    pictures = ({"type": "image_pil", "image_pil": image} for image in images)
-    chats: Any = [[{"role": "user", "content": [picture, text]}] for picture in pictures]
-    return list(llm.chat(chats, sampling_params=vllm_sampling_params(max_tokens, **sampling), use_tqdm=False))
-
-
 def measure_card(setup: Setup) -> Measurement:
     """Measure the model card's recipe in this process."""
     images = pages_of(setup.images)
@@ -312,22 +243,6 @@ def measure_card(setup: Setup) -> Measurement:
     return Measurement(setup.name, ready, speed, tokens_speed, lone[0], lone[1] / lone[0], memory_gib=_memory())
 
 
-def pages_of(files: Sequence[str]) -> list["Image"]:
-    """The pages in files; without any, made-up words in the shape of A4."""
-    from PIL import Image, ImageDraw
-
-    if files:
-        return [Image.open(file).convert("RGB") for file in files]
-    letters = random.Random(0)
-    pages = [Image.new("RGB", (1024, 1448), "white") for _ in range(8)]
-    for page in pages:
-        draw = ImageDraw.Draw(page)
-        for y in range(80, 1370, 26):
-            words = ("".join(letters.choices(string.ascii_lowercase, k=letters.randint(2, 9))) for _ in range(14))
-            draw.text((80, y), " ".join(words), fill="black", font_size=18)
-    return pages
-
-
 def _memory() -> float:
     """GiB taken on the GPUs; without one, by this process and its children."""
     if gpus := list_gpus():
@@ -338,70 +253,17 @@ def _memory() -> float:
     return float(sum(each.memory_full_info().pss for each in (process, *process.children(recursive=True)))) / GIB
 
 
-def options(program: str, description: str, drafts: Sequence[int]) -> argparse.ArgumentParser:
-    """The command line that measuring, tuning and comparing share."""
-    parser = argparse.ArgumentParser(program, description=description)
-    parser.add_argument("model", nargs="?", default=REPOSITORY, help="folder of a snapshot, or its Hugging Face name")
-    parser.add_argument("images", nargs="*", help="pages; without any, made-up words in the shape of A4")
-    parser.add_argument("--drafts", type=int, nargs="+", default=drafts, metavar="K", help="tokens drafted per step")
-    parser.add_argument("--max-tokens", type=int, default=MAX_TOKENS, help="of a page")
-    parser.add_argument(
-        "--engine-args", type=_json_object, default={}, metavar="JSON", help="for the engine: vLLM's AsyncEngineArgs"
-    )
-    return parser
-
-
-def loads(program: str, description: str) -> argparse.ArgumentParser:
-    """The command line that measuring and tuning share."""
-    parser = options(program, description, [0, 1, 3])
-    parser.add_argument("--concurrency", type=int, nargs="+", default=[32, 128], metavar="PAGES")
-    parser.add_argument("--pages", type=int, default=256, help="pages read at each concurrency")
-    return parser
-
-
-def _json_object(text: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        value = None
-    if not isinstance(value, dict):
-        raise argparse.ArgumentTypeError(f"not a JSON object: {text}")
-    return value
-
-
-def setups(chosen: argparse.Namespace) -> list[Setup]:
-    """One configuration for each K that was asked for."""
-    return [
-        Setup(
-            f"K = {drafts}",
-            chosen.model,
-            num_speculative_tokens=drafts,
-            concurrency=tuple(chosen.concurrency),
-            pages=chosen.pages,
-            images=tuple(chosen.images),
-            max_tokens=chosen.max_tokens,
-            engine_args=chosen.engine_args,
-        )
-        for drafts in chosen.drafts
-    ]
+def measure(setup: Setup) -> Measurement:
+    """Measure a configuration in this process."""
+    return measure_card(setup) if setup.name == CARD else asyncio.run(measure_engine(setup))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = loads("jina-ocr bench engine", "Measure the engine here, beside the model card's recipe.")
+    parser = load_options("jina-ocr bench engine", "Measure the engine here, beside the model card's recipe.")
     parser.add_argument("--price", type=float, help="of this machine, dollars an hour")
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # a setup, and the file for its measurement
     chosen = parser.parse_args(arguments)
-    if chosen.worker:
-        setup = Setup(**json.loads(chosen.worker[0]))
-        result = measure_card(setup) if setup.name == CARD else asyncio.run(measure_engine(setup))
-        Path(chosen.worker[1]).write_text(json.dumps(asdict(result)))
-        return 0
-    try:
-        require_vllm()
-        resolve(chosen.model)
-    except LocalEngineError as error:
-        print(f"bench engine: {error}", file=sys.stderr)
+    if not can_run("bench engine", chosen.model):
         return 1
     *others, last = setups(chosen)
     ours = [*others, replace(last, pipeline=True)]

@@ -8,28 +8,31 @@ numbers differ in the last bits, so that either of two nearly equal tokens may c
 ways. What counts is how nearly equal the two were, the gap, and what the recipe's is with itself.
 """
 
-import argparse
-import json
 import math
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from local_engine import benchmark
-from local_engine.benchmark import CARD, Setup
-from local_engine.errors import LocalEngineError
-from local_engine.hardware import require_vllm
-from local_engine.settings import EngineSettings, environment
+from local_engine.settings import EngineSettings, default_environment
+from local_engine.setups import (
+    CARD,
+    Setup,
+    can_run,
+    in_process,
+    markdown_table,
+    options,
+    pages_of,
+    read_all,
+    start_card,
+)
 from local_engine.snapshot import resolve
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from vllm import LLM
 
-TOGETHER, ONE_BY_ONE = "together", "one by one"
 LISTED = 10  # likeliest tokens whose logprobs are kept
 
 
@@ -95,25 +98,25 @@ def _gap(text: Text, reference: Text, at: int) -> float:
 def table(comparisons: Sequence[Comparison]) -> str:
     """The comparisons as a Markdown table, one a row."""
     head = ["reading", "compared with", "same text", "tokens in common", "widest gap", "logprobs apart"]
-    rows = [head, ["---"] * len(head)]
+    rows = []
     for c in comparisons:
         same = f"{c.pages - len(c.gaps)} of {c.pages} pages"
         rows.append([*c.names, same, str(c.common), f"{c.widest:.3f}" if c.gaps else "-", f"{c.drift:.4f}"])
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return markdown_table(head, rows)
 
 
 def read_setup(setup: Setup) -> dict[str, list[Text]]:
     """Read the setup's pages in this process; the recipe does so twice."""
-    images = benchmark.pages_of(setup.images)
+    images = pages_of(setup.images)
     scored = {"logprobs_mode": "processed_logprobs", "max_logprobs": LISTED}  # those that the tokens were chosen by
     if setup.name == CARD:
-        llm = benchmark.start_card(setup, **scored)
+        llm = start_card(setup, **scored)
         return {
-            f"{CARD}, {TOGETHER}": _read(llm, images, setup.max_tokens),
-            f"{CARD}, {ONE_BY_ONE}": [text for image in images for text in _read(llm, [image], setup.max_tokens)],
+            f"{CARD}, together": _read(llm, images, setup.max_tokens),
+            f"{CARD}, one by one": [text for image in images for text in _read(llm, [image], setup.max_tokens)],
         }
     settings = EngineSettings.of(setup.model, setup.num_speculative_tokens, engine_args=setup.engine_args)
-    with environment(settings.environment()):
+    with default_environment(settings.environment()):
         from vllm import LLM
 
         llm = LLM(**(settings.arguments(resolve(setup.model)) | scored))
@@ -121,7 +124,7 @@ def read_setup(setup: Setup) -> dict[str, list[Text]]:
 
 
 def _read(llm: "LLM", images: Sequence["Image"], max_tokens: int) -> list[Text]:
-    outputs = benchmark.read_all(llm, images, max_tokens, repetition_detection=None, logprobs=LISTED)
+    outputs = read_all(llm, images, max_tokens, repetition_detection=None, logprobs=LISTED)
     texts = []
     for output in outputs:
         (completion,) = output.outputs
@@ -141,18 +144,9 @@ def _loaded(pages: Sequence[Any]) -> list[Text]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = benchmark.options("jina-ocr engine compare", "Compare the texts with the card recipe's.", [0, 3])
-    parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)  # a setup, and the file for its texts
+    parser = options("jina-ocr engine compare", "Compare the texts with the card recipe's.", [0, 3])
     chosen = parser.parse_args(arguments)
-    if chosen.worker:
-        texts = read_setup(Setup(**json.loads(chosen.worker[0])))
-        Path(chosen.worker[1]).write_text(json.dumps({name: list(map(asdict, pages)) for name, pages in texts.items()}))
-        return 0
-    try:
-        require_vllm()
-        resolve(chosen.model)
-    except LocalEngineError as error:
-        print(f"engine compare: {error}", file=sys.stderr)
+    if not can_run("engine compare", chosen.model):
         return 1
     card = Setup(CARD, chosen.model, images=tuple(chosen.images), max_tokens=chosen.max_tokens)
     engines = [
@@ -161,7 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     read: dict[str, list[Text]] = {}
     for setup in (card, *engines):
-        result = benchmark.in_process("local_engine.compare", setup)
+        result = in_process("local_engine.compare:read_setup", setup)
         if result is None:
             return 1
         read |= {name: _loaded(pages) for name, pages in result.items()}

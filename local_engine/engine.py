@@ -43,7 +43,7 @@ from local_engine.hardware import check_device, on_cpu
 from local_engine.loops import LoopGuard
 from local_engine.metrics import EngineMetrics, MetricsCollector
 from local_engine.preprocess import DEFAULT_OCR_PROMPT, engine_prompt
-from local_engine.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, EngineSettings, environment
+from local_engine.settings import GPU_MEMORY_UTILIZATION, MAX_NUM_SEQS, EngineSettings, default_environment
 from local_engine.snapshot import REPOSITORY, resolve, tensor_files
 
 logger = logging.getLogger("local_engine")
@@ -370,7 +370,7 @@ class _Runtime:
         os.close(handle)
         self._errors = Path(name)
         variables = self.settings.environment() | {plugin.ERROR_FILE: f"{os.getpid()} {name}"}
-        with _start_lock, environment(variables), _spawn_without_main():
+        with _start_lock, default_environment(variables), _spawn_without_main():
             try:
                 from vllm.engine.arg_utils import AsyncEngineArgs
                 from vllm.v1.engine.async_llm import AsyncLLM

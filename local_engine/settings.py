@@ -91,7 +91,7 @@ class EngineSettings:
 
 
 @contextlib.contextmanager
-def environment(values: Mapping[str, str]) -> Iterator[None]:
+def default_environment(values: Mapping[str, str]) -> Iterator[None]:
     """Set the variables that the user has not set, for as long as the block runs."""
     added = {name: value for name, value in values.items() if name not in os.environ}
     os.environ.update(added)

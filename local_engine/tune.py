@@ -19,7 +19,8 @@ from typing import Any
 
 from local_engine import benchmark
 from local_engine.errors import EngineSetupError, LocalEngineError
-from local_engine.hardware import gpu_ready, require_vllm
+from local_engine.hardware import gpu_ready
+from local_engine.setups import can_run, load_options, setups
 from local_engine.snapshot import has_draft, resolve
 from local_engine.tuning import keep_draft_tokens, tables_folder, tuned_file
 
@@ -35,12 +36,12 @@ Config = dict[str, int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status."""
-    parser = benchmark.loads("jina-ocr engine tune", "Find the fastest settings of this machine and keep them.")
+    parser = load_options("jina-ocr engine tune", "Find the fastest settings of this machine and keep them.")
     parser.set_defaults(pages=128)
     chosen = parser.parse_args(arguments)
+    if not can_run("engine tune", chosen.model):
+        return 1
     try:
-        require_vllm()
-        resolve(chosen.model)
         if gpu_ready():
             print(f"fused-MoE table: {tune_moe(tables_folder())}", flush=True)
         drafts = tune_drafts(chosen)
@@ -55,7 +56,7 @@ def tune_drafts(chosen: argparse.Namespace) -> int:
     """Measure each K on a model and its pages, print the figures, and keep the K to use.
 
     Args:
-        chosen: what `benchmark.loads` parsed.
+        chosen: what `load_options` parsed.
 
     Raises:
         EngineSetupError: there is no draft head, or the engine does not run without it.
@@ -63,8 +64,9 @@ def tune_drafts(chosen: argparse.Namespace) -> int:
     if not has_draft(resolve(chosen.model)):
         raise EngineSetupError(f"{chosen.model} has no draft head, and so no K to find: num_speculative_tokens=0")
     chosen.drafts = sorted({0, *chosen.drafts})
-    setups = {setup.name: setup.num_speculative_tokens for setup in benchmark.setups(chosen)}
-    measurements = {setups[m.name]: m for m in benchmark.measure_setups(benchmark.setups(chosen))}
+    measured = setups(chosen)
+    drafts_of = {setup.name: setup.num_speculative_tokens for setup in measured}
+    measurements = {drafts_of[m.name]: m for m in benchmark.measure_setups(measured)}
     if 0 not in measurements:
         raise EngineSetupError(f"the engine could not be measured with {chosen.model}; its last words are above")
     print(benchmark.table(list(measurements.values())), flush=True)

@@ -5,7 +5,8 @@ import re
 import pytest
 
 from local_engine import benchmark
-from local_engine.benchmark import CARD, Measurement, main, table
+from local_engine.benchmark import Measurement, main, table
+from local_engine.setups import CARD
 
 
 def measured(name, speed, lone, acceptance=(), pipeline=()):
@@ -69,9 +70,8 @@ def test_arguments_that_are_no_json_object_are_refused(arguments, capsys):
 def test_arguments_are_for_the_engine_alone(monkeypatch):
     """The card's recipe is measured as it is."""
     measured = []
-    monkeypatch.setattr(benchmark, "require_vllm", lambda: None)
-    monkeypatch.setattr(benchmark, "resolve", lambda model: model)
-    monkeypatch.setattr(benchmark, "in_process", lambda module, setup: measured.append(setup))
+    monkeypatch.setattr(benchmark, "can_run", lambda program, model: True)
+    monkeypatch.setattr(benchmark, "in_process", lambda work, setup: measured.append(setup))
     assert main(["--engine-args", '{"dtype": "float32"}', "--drafts", "0", "3"]) == 1
     assert [(setup.name, dict(setup.engine_args)) for setup in measured] == [
         (CARD, {}),

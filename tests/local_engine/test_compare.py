@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from local_engine.benchmark import CARD
 from local_engine.compare import Text, compare, main, table
+from local_engine.setups import CARD
 
 
 def text(*tokens, second=None, margin=1.0):

@@ -80,15 +80,23 @@ def request(name: str, max_tokens: int = 50) -> Any:
 
 def step(scheduler: Any, encoded: tuple[str, ...] = ()) -> Any:
     """One step of the engine: every page whose prompt is done gets a token; the worker says which are encoded."""
-    from vllm.v1.outputs import ModelRunnerOutput
-
     output = scheduler.schedule()
     names = list(output.num_scheduled_tokens)
-    tokens = [[] if scheduler.requests[name].is_prefill_chunk else [7] for name in names]
-    answer = ModelRunnerOutput(names, {name: n for n, name in enumerate(names)}, tokens)
+    answer = results(names, [[7] if decoded(scheduler, name) else [] for name in names])
     answer.pages_encoded = [f"page {name}" for name in encoded]  # as `PageWorker` does
     scheduler.update_from_output(output, answer)
     return output
+
+
+def decoded(scheduler: Any, name: str) -> bool:
+    """Whether the step just scheduled gives a page a token."""
+    return not scheduler.requests[name].is_prefill_chunk
+
+
+def results(names: list[str], tokens: list[list[int]]) -> Any:
+    from vllm.v1.outputs import ModelRunnerOutput
+
+    return ModelRunnerOutput(names, {name: n for n, name in enumerate(names)}, tokens)
 
 
 def admitted(output: Any) -> list[tuple[str, bool]]:
@@ -121,7 +129,6 @@ def test_no_page_is_preempted(scheduler: Any) -> None:
 def test_no_page_is_preempted_with_steps_under_way(snapshots: Any, monkeypatch: Any, k: int, steps: int) -> None:
     """However late results come and however many drafts are refused, pages fit to their last token and are read."""
     from vllm.config import VllmConfig
-    from vllm.v1.outputs import ModelRunnerOutput
 
     from local_engine.scheduling import make_scheduler
 
@@ -143,15 +150,10 @@ def test_no_page_is_preempted_with_steps_under_way(snapshots: Any, monkeypatch: 
         names = list(output.num_scheduled_tokens)
         drafts = {name: len(output.scheduled_spec_decode_tokens.get(name, ())) for name in names}
         tokens = [[7] * (1 + accepted.randint(0, drafts[name])) if name in decoding else [] for name in names]
-        scheduler.update_from_output(output, ModelRunnerOutput(names, {n: i for i, n in enumerate(names)}, tokens))
+        scheduler.update_from_output(output, results(names, tokens))
     assert most == steps
     assert [page.num_output_tokens for page in pages] == [700] * 40
     assert sum(page.num_preemptions for page in pages) == 0
-
-
-def decoded(scheduler: Any, name: str) -> bool:
-    """Whether the step just scheduled gives a page a token."""
-    return not scheduler.requests[name].is_prefill_chunk
 
 
 @pytest.mark.parametrize(

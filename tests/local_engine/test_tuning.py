@@ -160,7 +160,7 @@ def test_each_change_for_speed_can_be_switched_off(snapshots, own_cache, monkeyp
         assert arguments(engine_args=off) == ours | off
     monkeypatch.setenv("VLLM_USE_V2_MODEL_RUNNER", "0")
     monkeypatch.setenv("VLLM_TUNED_CONFIG_FOLDER", str(own_cache))
-    with settings.environment(tuning.environment()):
+    with settings.default_environment(tuning.environment()):
         assert os.environ["VLLM_USE_V2_MODEL_RUNNER"] == "0"
         assert os.environ["VLLM_TUNED_CONFIG_FOLDER"] == str(own_cache)
 
