@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -43,6 +43,7 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
     if ending():
         raise EngineNotReadyError("the interpreter is being taken down: nothing more can be read", code="no_thread")
     task: asyncio.Task[object] | None = None
+    ended = threading.Event()
 
     async def call() -> T:
         nonlocal task
@@ -57,6 +58,8 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
             raise
         except BaseException as error:
             raise _LeavingError(error) from None
+        finally:
+            ended.set()
 
     def cancel() -> None:
         if task:
@@ -64,16 +67,16 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
 
     _callers.add(threading.current_thread())
     portal = _background()
-    future = portal.start_task_soon(call)
     try:
-        return future.result()
+        return portal.call(call)
     except _LeavingError as leaving:
         raise leaving.error from None
     except BaseException:
-        if not future.done():
-            # Not future.cancel(): anyio would cancel each step of the clean-up too.
-            portal.call(cancel)
-            wait([future])
+        # Ctrl-C can come before there is a future to ask or to cancel; and that would cancel each step of the clean-up.
+        if not ended.is_set():
+            portal.call(cancel)  # the loop keeps the order: what was begun has its task by now
+            if task:
+                ended.wait()
         raise
 
 

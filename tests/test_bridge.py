@@ -7,8 +7,11 @@ import subprocess
 import sys
 import textwrap
 import threading
+from concurrent.futures import Future
+from itertools import count
 
 import pytest
+from anyio.from_thread import BlockingPortal
 
 from jina_ocr_loaders import bridge
 
@@ -169,6 +172,69 @@ def test_ctrl_c_cancels_the_work():
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=240)
     assert out.split() == ["cancelled", "interrupted"], err
+
+
+class Interrupt:
+    """A Ctrl-C at the nth place where Python looks for one, when the loop has done what it was given so far."""
+
+    def __init__(self, place: int) -> None:
+        self.left = place
+        self.waiting = asyncio.Event()  # the caller only waits from here on
+
+    def __enter__(self) -> "Interrupt":
+        bridge.run(answer)
+        self.portal = bridge._portal
+        sys.setprofile(self.trace)
+        return self
+
+    def __exit__(self, *_) -> None:
+        sys.setprofile(None)
+
+    def trace(self, frame, event, arg):
+        if frame.f_code is Future.result.__code__ and frame.f_back.f_code is BlockingPortal.call.__code__:
+            sys.setprofile(None)
+            self.portal.call(self.waiting.set)
+        elif frame.f_code is Interrupt.__exit__.__code__ or frame.f_code.co_filename == threading.__file__:
+            pass  # its locks are not safe from Ctrl-C, and a living thread passes for a dead one
+        elif event in ("call", "c_return"):
+            self.left -= 1
+            if not self.left:
+                sys.setprofile(None)
+                self.portal.call(asyncio.sleep, 0)
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("iterating", [False, True])
+def test_ctrl_c_anywhere_ends_the_work(iterating):
+    """Before a caller waits, too: what it began has ended when KeyboardInterrupt comes out, and nothing else comes."""
+    begun, ended = [], []
+
+    async def work(until):
+        begun.append(until)
+        try:
+            await until.wait()
+        finally:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            ended.append(until)
+
+    async def items(until):
+        await work(until)
+        yield until
+
+    for place in count(1):
+        interrupt = Interrupt(place)
+        try:
+            with interrupt:
+                if iterating:
+                    list(bridge.iterate(lambda until=interrupt.waiting: items(until)))
+                else:
+                    bridge.run(lambda until=interrupt.waiting: work(until))
+        except KeyboardInterrupt:
+            assert ended == begun, f"place {place}"
+        if interrupt.left > 0:
+            break
+    assert len(begun) > 5
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
