@@ -72,7 +72,7 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
     except _LeavingError as leaving:
         raise leaving.error from None
     except BaseException:
-        # Ctrl-C can come before there is a future to ask or to cancel; and that would cancel each step of the clean-up.
+        # Not by the future: Ctrl-C can come before there is one, and to cancel it cancels each step of the clean-up.
         if not ended.is_set():
             portal.call(cancel)  # the loop keeps the order: what was begun has its task by now
             if task:
