@@ -25,10 +25,9 @@ WORKER = "local_engine.worker.PageWorker"
 
 # Switches in vLLM's additional_config, all on unless set to False.
 ENCODE_AHEAD = "encode_ahead"  # or a page is encoded within the step that takes it up
+ONE_GRAPH_DRAFTS = "one_graph_drafts"  # or a CUDA graph for each draft
 ONE_GROUP_ROUTING = "one_group_routing"  # or vLLM's grouped router
 VISION_GRAPHS = "vision_graphs"  # or towers neither compiled nor in CUDA graphs
-
-STEPS = "steps_under_way"  # a number in vLLM's additional_config: local_engine.steps
 
 ARCHITECTURES = {
     TARGET: "local_engine.target:JinaOCRForCausalLM",

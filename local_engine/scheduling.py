@@ -18,7 +18,6 @@ from vllm.v1.core.sched.async_scheduler import AsyncScheduler
 from vllm.v1.core.sched.scheduler import Scheduler
 
 from local_engine.plugin import ENCODE_AHEAD, FAST_TARGET, WORKER
-from local_engine.steps import deepen
 
 PAGES = 4  # sent ahead and not yet admitted, at most: enough that the vision stream never waits for the next
 
@@ -41,7 +40,6 @@ def encodes_ahead(config: VllmConfig) -> bool:
 
 def make_scheduler(vllm_config: VllmConfig, **arguments: Any) -> Scheduler:
     """The scheduler for an engine: vLLM's `scheduler_cls`."""
-    deepen(vllm_config)
     kind = PageScheduler if vllm_config.scheduler_config.async_scheduling else Scheduler
     return kind(vllm_config=vllm_config, **arguments)
 

@@ -1,11 +1,14 @@
-"""vLLM's worker with pages encoded beside the steps that decode others: the other half of `local_engine.scheduling`."""
+"""vLLM's worker with pages encoded beside the steps that decode others: the other half of `local_engine.scheduling`.
+
+It also has the drafts made in one graph (`local_engine.drafting`).
+"""
 
 from typing import Any
 
 import torch
 from vllm.v1.worker.gpu_worker import Worker
 
-from local_engine.steps import deepen
+from local_engine.drafting import draft_in_one_graph
 
 
 class PageWorker(Worker):
@@ -13,9 +16,12 @@ class PageWorker(Worker):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        deepen(self.vllm_config)  # its runner is made later
         self._encodings: dict[str, torch.cuda.Event] = {}  # by identifier, until the page is taken or dropped
         self._unsaid: dict[str, torch.cuda.Event] = {}  # those of whose end the scheduler was not told
+
+    def init_device(self) -> None:
+        super().init_device()
+        draft_in_one_graph(self.model_runner, self.vllm_config)
 
     def execute_model(self, scheduler_output: Any) -> Any:
         for identifier in scheduler_output.free_encoder_mm_hashes:
