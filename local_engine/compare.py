@@ -112,18 +112,19 @@ def read_setup(setup: Setup) -> dict[str, list[Text]]:
     if setup.name == CARD:
         llm = start_card(setup, **scored)
         return {
-            f"{CARD}, together": _read(llm, images, setup.max_tokens),
-            f"{CARD}, one by one": [text for image in images for text in _read(llm, [image], setup.max_tokens)],
+            f"{CARD}, together": read_texts(llm, images, setup.max_tokens),
+            f"{CARD}, one by one": [text for image in images for text in read_texts(llm, [image], setup.max_tokens)],
         }
     settings = EngineSettings.of(setup.model, setup.num_speculative_tokens, engine_args=setup.engine_args)
     with default_environment(settings.environment()):
         from vllm import LLM
 
         llm = LLM(**(settings.arguments(resolve(setup.model)) | scored))
-        return {setup.name: _read(llm, images, setup.max_tokens)}
+        return {setup.name: read_texts(llm, images, setup.max_tokens)}
 
 
-def _read(llm: "LLM", images: Sequence["Image"], max_tokens: int) -> list[Text]:
+def read_texts(llm: "LLM", images: Sequence["Image"], max_tokens: int) -> list[Text]:
+    """Texts of pages read in one call, loops not stopped."""
     outputs = read_all(llm, images, max_tokens, repetition_detection=None, logprobs=LISTED)
     texts = []
     for output in outputs:
