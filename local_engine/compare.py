@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from vllm import LLM
 
 LISTED = 10  # likeliest tokens whose logprobs are kept
+# Arguments of `LLM`, so that it lists those that the tokens were chosen by.
+SCORED = {"logprobs_mode": "processed_logprobs", "max_logprobs": LISTED}
 
 
 @dataclass(frozen=True)
@@ -108,9 +110,8 @@ def table(comparisons: Sequence[Comparison]) -> str:
 def read_setup(setup: Setup) -> dict[str, list[Text]]:
     """Read the setup's pages in this process; the recipe does so twice."""
     images = pages_of(setup.images)
-    scored = {"logprobs_mode": "processed_logprobs", "max_logprobs": LISTED}  # those that the tokens were chosen by
     if setup.name == CARD:
-        llm = start_card(setup, **scored)
+        llm = start_card(setup, **SCORED)
         return {
             f"{CARD}, together": read_texts(llm, images, setup.max_tokens),
             f"{CARD}, one by one": [text for image in images for text in read_texts(llm, [image], setup.max_tokens)],
@@ -119,12 +120,12 @@ def read_setup(setup: Setup) -> dict[str, list[Text]]:
     with default_environment(settings.environment()):
         from vllm import LLM
 
-        llm = LLM(**(settings.arguments(resolve(setup.model)) | scored))
+        llm = LLM(**(settings.arguments(resolve(setup.model)) | SCORED))
         return {setup.name: read_texts(llm, images, setup.max_tokens)}
 
 
 def read_texts(llm: "LLM", images: Sequence["Image"], max_tokens: int) -> list[Text]:
-    """Texts of pages read in one call, loops not stopped."""
+    """Texts of pages read in one call, loops not stopped, by an `LLM` made with `SCORED`."""
     outputs = read_all(llm, images, max_tokens, repetition_detection=None, logprobs=LISTED)
     texts = []
     for output in outputs:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from local_engine.compare import SCORED, compare, read_texts
 from local_engine.preprocess import TILE, VIEW, tile_grid
 
 from .conftest import read, start_llm, token_ids
@@ -12,8 +13,6 @@ torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.engine, pytest.mark.timeout(600)]
 
 SIZES = [(300, 200), (1024, 1448), (1920, 1080), (1000, 1000), (641, 640), (700, 2000)]
-
-SCORED = {"logprobs_mode": "processed_logprobs", "max_logprobs": 10}
 
 
 def noise(width, height, kind):
@@ -120,8 +119,6 @@ def fast_target():
 @pytest.fixture(scope="module")
 def exact(snapshots, pages):
     """Texts of the plain path, in fp32, on a snapshot whose every layer acts."""
-    from local_engine.compare import read_texts
-
     with start_llm(snapshots(kind="live").path, **SCORED) as llm:
         return read_texts(llm, pages, max_tokens=100)
 
@@ -205,7 +202,6 @@ def test_features_and_logits_are_those_of_the_plain_path(snapshots, pages, fast_
 
 def test_in_bf16_the_text_is_as_near_to_the_exact_one_as_the_plain_paths(snapshots, pages, exact, fast_target):
     """Rounded to bf16, logprobs are no further from those of fp32 than the plain path's, and texts part at ties."""
-    from local_engine.compare import compare, read_texts
 
     def rounded(**settings):
         with start_llm(snapshots(kind="live").path, dtype="bfloat16", **SCORED, **settings) as llm:
