@@ -2,10 +2,10 @@
 
     python -m local_engine.compare [MODEL] [page.png ...] [--drafts 0 3] [--max-tokens 1085]
 
-The recipe reads the pages together and then one by one; the engine reads them with each K. Each reading is compared
-with one before it: the recipe with itself, K = 0 with the recipe, drafts with K = 0. In bf16 two ways to add the same
-numbers differ in the last bits, so that either of two nearly equal tokens may come, after which the texts go different
-ways. What counts is how nearly equal the two were, the gap, and what the recipe's is with itself.
+The recipe in fp32 is the reference; the recipe itself, in bf16, and the engine with each K are compared with it. In
+bf16 two ways to add the same numbers differ in the last bits, so that either of two nearly equal tokens may come, after
+which the texts go different ways. What counts is how nearly equal the two were, the gap, and how far the logprobs are
+apart up to there: an engine that is right is no further from the reference than the recipe is.
 """
 
 import math
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from vllm import LLM
 
+EXACT = f"{CARD}, fp32"
 LISTED = 10  # likeliest tokens whose logprobs are kept
 # Arguments of `LLM`, so that it lists those that the tokens were chosen by.
 SCORED = {"logprobs_mode": "processed_logprobs", "max_logprobs": LISTED}
@@ -107,21 +108,17 @@ def table(comparisons: Sequence[Comparison]) -> str:
     return markdown_table(head, rows)
 
 
-def read_setup(setup: Setup) -> dict[str, list[Text]]:
-    """Read the setup's pages in this process; the recipe does so twice."""
+def read_setup(setup: Setup) -> list[Text]:
+    """Read the setup's pages in this process, all together."""
     images = pages_of(setup.images)
-    if setup.name == CARD:
-        llm = start_card(setup, **SCORED)
-        return {
-            f"{CARD}, together": read_texts(llm, images, setup.max_tokens),
-            f"{CARD}, one by one": [text for image in images for text in read_texts(llm, [image], setup.max_tokens)],
-        }
+    if setup.name in (CARD, EXACT):
+        return read_texts(start_card(setup, **SCORED), images, setup.max_tokens)
     settings = EngineSettings.of(setup.model, setup.num_speculative_tokens, engine_args=setup.engine_args)
     with default_environment(settings.environment()):
         from vllm import LLM
 
         llm = LLM(**(settings.arguments(resolve(setup.model)) | SCORED))
-        return {setup.name: read_texts(llm, images, setup.max_tokens)}
+        return read_texts(llm, images, setup.max_tokens)
 
 
 def read_texts(llm: "LLM", images: Sequence["Image"], max_tokens: int) -> list[Text]:
@@ -155,15 +152,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         replace(card, name=f"K = {k}", num_speculative_tokens=k, engine_args=chosen.engine_args)
         for k in sorted({0, *chosen.drafts})
     ]
-    read: dict[str, list[Text]] = {}
-    for setup in (card, *engines):
+    exact = replace(card, name=EXACT, engine_args={"dtype": "float32", "enforce_eager": True})
+    texts: dict[str, list[Text]] = {}
+    for setup in (exact, card, *engines):
         result = in_process("local_engine.compare:read_setup", setup)
         if result is None:
             return 1
-        read |= {name: _loaded(pages) for name, pages in result.items()}
-    together, one_by_one, plain, *drafting = read
-    pairs = [(one_by_one, together), (plain, together), *((name, plain) for name in drafting)]
-    comparisons = [compare(name, read[name], other, read[other]) for name, other in pairs]
+        texts[setup.name] = _loaded(result)
+    reference = texts.pop(EXACT)
+    comparisons = [compare(name, read, EXACT, reference) for name, read in texts.items()]
     print(table(comparisons))
     return 0
 
