@@ -5,7 +5,7 @@
 The recipe in fp32 is the reference; the recipe itself, in bf16, and the engine with each K are compared with it. In
 bf16 two ways to add the same numbers differ in the last bits, so that either of two nearly equal tokens may come, after
 which the texts go different ways. What counts is how nearly equal the two were, the gap, and how far the logprobs are
-apart up to there: an engine that is right is no further from the reference than the recipe is.
+apart up to there: an engine that is right is about as far from the reference as the recipe is.
 """
 
 import math
@@ -152,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         replace(card, name=f"K = {k}", num_speculative_tokens=k, engine_args=chosen.engine_args)
         for k in sorted({0, *chosen.drafts})
     ]
+    # Uncompiled: read once, compiling would take longer than the pages do.
     exact = replace(card, name=EXACT, engine_args={"dtype": "float32", "enforce_eager": True})
     texts: dict[str, list[Text]] = {}
     for setup in (exact, card, *engines):
