@@ -123,6 +123,9 @@ def ending() -> bool:
 
 def _background() -> BlockingPortal:
     global _portal
+    # Nobody takes the portal away while the main thread runs, and Ctrl-C, which comes there, could leave a lock locked.
+    if (portal := _portal) and threading.current_thread() is threading.main_thread():
+        return portal
     with _lock:
         if _portal is None:
             started: Future[BlockingPortal] = Future()

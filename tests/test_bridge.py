@@ -237,6 +237,13 @@ def test_ctrl_c_anywhere_ends_the_work(iterating):
     assert len(begun) > 5
 
 
+def test_a_call_of_the_main_thread_takes_no_lock():
+    """Python 3.14 looks for Ctrl-C between taking a lock and the block that gives it back: calls would hang."""
+    bridge.run(answer)
+    with bridge._lock:
+        assert bridge.run(answer) == 42
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this platform")
 def test_a_forked_child_starts_its_own_loop():
     """A child of a process that used the bridge can use it too."""

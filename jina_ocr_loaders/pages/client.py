@@ -39,6 +39,7 @@ class Worker:
 
     def __init__(self) -> None:
         self.documents = 0
+        self._timed_out = False
         self._process = subprocess.Popen(
             [sys.executable, *_COMMAND],
             stdin=subprocess.PIPE,
@@ -67,18 +68,21 @@ class Worker:
         Raises:
             WorkerLostError: it was killed, crashed, or was too slow.
         """
-        timer = threading.Timer(seconds, self.kill)
+        timer = threading.Timer(seconds, self._time_out)
         timer.daemon = True
         timer.start()
         try:
             wire.send(self._requests, request)
             return wire.receive(self._answers)
         except (EOFError, OSError, ValueError):
-            timed_out = not timer.is_alive()
             self.kill()
-            raise WorkerLostError(timed_out, self._process.wait()) from None
+            raise WorkerLostError(self._timed_out, self._process.wait()) from None
         finally:
             timer.cancel()
+
+    def _time_out(self) -> None:
+        self._timed_out = True  # first: the caller may see the process end before `kill` returns
+        self.kill()
 
     def kill(self) -> None:
         """End it at once."""

@@ -94,6 +94,26 @@ def test_a_worker_that_hangs_without_working(tmp_path):
     assert all(isinstance(error, ResourceLimitError) for error in errors)
 
 
+class SlowToKill(client.Worker):
+    """One whose killer is not scheduled again until its caller has seen the end."""
+
+    def kill(self) -> None:
+        super().kill()
+        if isinstance(threading.current_thread(), threading.Timer):
+            time.sleep(0.2)
+
+
+@posix
+def test_the_end_of_a_worker_is_seen_before_its_killer_is_done():
+    """On a busy machine its caller is first: it is told that time ran out all the same, not of a crash."""
+    worker = SlowToKill()
+    psutil.Process(worker.pid).suspend()
+    with pytest.raises(client.WorkerLostError) as lost:
+        worker.call({}, 0.05)
+    assert lost.value.timed_out
+    worker.discard()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_DATA is held by Linux only")
 def test_a_page_that_takes_too_much_memory(tmp_path):
     """A kilobyte that unpacks to 200 MB: an error under a limit of 150 MiB, a blank page under the usual one."""

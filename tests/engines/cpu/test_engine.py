@@ -290,7 +290,8 @@ def test_it_reads_in_silence_and_says_when_it_was_forked(tmp_path: Path):
     home = tmp_path / "home"
     home.mkdir()
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(image)],
+        # Python 3.12 and later warn of the script's own fork.
+        [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", SCRIPT, str(image)],
         cwd=home,
         env={**os.environ, "HOME": str(home), "XDG_CACHE_HOME": str(home), "PYTHONPATH": str(Path.cwd())},
         capture_output=True,
