@@ -26,6 +26,9 @@ from jina_ocr_loaders.threads import no_thread, start_daemon
 T = TypeVar("T")
 
 CLOSING = 1.0  # seconds at most for what nobody closed
+# Seconds after which a waiting caller looks for Ctrl-C, which does not always wake it: never on Windows, elsewhere
+# not when it comes just as the waiting begins, or to another thread.
+LOOK = 0.2
 _lock = threading.Lock()
 _portal: BlockingPortal | None = None
 _callers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()  # threads that have called
@@ -68,16 +71,23 @@ def run(func: Callable[[], Awaitable[T]]) -> T:
     _callers.add(threading.current_thread())
     portal = _background()
     try:
-        return portal.call(call)
+        return _result(portal.start_task_soon(call))
     except _LeavingError as leaving:
         raise leaving.error from None
     except BaseException:
         # Not by the future: Ctrl-C can come before there is one, and to cancel it cancels each step of the clean-up.
         if not ended.is_set():
             portal.call(cancel)  # the loop keeps the order: what was begun has its task by now
-            if task:
-                ended.wait()
+            while task and not ended.wait(LOOK):
+                pass
         raise
+
+
+def _result(future: Future[T]) -> T:
+    while not future.done():
+        with suppress(TimeoutError):  # the call's own comes out below
+            future.result(LOOK)
+    return future.result()
 
 
 class _LeavingError(Exception):

@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from itertools import count
 
 import pytest
-from anyio.from_thread import BlockingPortal
 
 from jina_ocr_loaders import bridge
 
@@ -174,6 +173,39 @@ def test_ctrl_c_cancels_the_work():
     assert out.split() == ["cancelled", "interrupted"], err
 
 
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="signals go to the main thread")
+def test_ctrl_c_that_wakes_nobody_cancels_the_work():
+    """A signal that another thread takes, or that comes just as the caller goes to sleep, is seen all the same."""
+    process = script("""
+        import asyncio, signal
+        from jina_ocr_loaders import bridge
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        async def wait(seconds):
+            print("waiting", flush=True)
+            await asyncio.sleep(seconds)
+        bridge.run(lambda: wait(0))
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # in this thread: the loop's takes it
+        try:
+            bridge.run(lambda: wait(600))
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """)
+    assert [process.stdout.readline().strip() for _ in range(2)] == ["waiting"] * 2
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=240)
+    assert out.strip() == "interrupted", err
+
+
+def test_a_timeout_of_the_work_comes_out_as_such():
+    """A TimeoutError raised by the work is no reason to wait on."""
+
+    async def late():
+        raise TimeoutError("too late")
+
+    with pytest.raises(TimeoutError, match="too late"):
+        bridge.run(late)
+
+
 class Interrupt:
     """A Ctrl-C at the nth place where Python looks for one, when the loop has done what it was given so far."""
 
@@ -191,7 +223,7 @@ class Interrupt:
         sys.setprofile(None)
 
     def trace(self, frame, event, arg):
-        if frame.f_code is Future.result.__code__ and frame.f_back.f_code is BlockingPortal.call.__code__:
+        if frame.f_code is Future.result.__code__ and frame.f_back.f_code is bridge._result.__code__:
             sys.setprofile(None)
             self.portal.call(self.waiting.set)
         elif frame.f_code is Interrupt.__exit__.__code__ or frame.f_code.co_filename == threading.__file__:
