@@ -39,7 +39,7 @@ from local_engine.errors import (
     LocalEngineError,
     PageRejectedError,
 )
-from local_engine.hardware import check_device, on_cpu
+from local_engine.hardware import check_device, list_gpus, on_cpu, pages_in_cache
 from local_engine.loops import LoopGuard
 from local_engine.metrics import EngineMetrics, MetricsCollector
 from local_engine.preprocess import DEFAULT_OCR_PROMPT, engine_prompt
@@ -229,7 +229,7 @@ class _Runtime:
         self.handles = 0
         self.process = os.getpid()
         self.metrics = MetricsCollector()
-        self.capacity = settings.max_num_seqs + AHEAD  # pages taken on at once
+        self.capacity = _capacity(settings)  # pages taken on at once
         self._loop = asyncio.new_event_loop()
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="local-engine", daemon=True)
@@ -438,6 +438,14 @@ class _Runtime:
         if rest := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(rest, timeout=1)  # vLLM's own, cancelled by its shutdown
         self._loop.stop()
+
+
+def _capacity(settings: EngineSettings) -> int:
+    """Pages that keep the engine busy: beyond what a small GPU's cache holds they would only wait, and time out."""
+    pages = settings.max_num_seqs
+    if not on_cpu() and (gpus := list_gpus()):
+        pages = min(pages, 2 * pages_in_cache(gpus[0], settings.gpu_memory_utilization))  # most are half as long
+    return pages + AHEAD
 
 
 _runtimes: dict[str, _Runtime] = {}

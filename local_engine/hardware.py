@@ -11,8 +11,9 @@ from pathlib import Path
 from local_engine.errors import EngineSetupError
 
 GIB = 2**30
-# Bytes beside the weights: CUDA context and graphs 1.5 GiB, vision activations 1 GiB, key-value cache of one page of
-# 10,240 tokens 0.6 GiB (12 layers x 2 x 1,280 x 2 bytes a token).
+WEIGHTS = 2 * 3_370_000_000  # bytes: jina-ocr-v1's parameters in bf16
+PAGE_CACHE = 10_240 * 12 * 2 * 1_280 * 2  # bytes of key-value cache: tokens of the longest page, layers, K and V, bf16
+# Bytes beside the weights: CUDA context and graphs 1.5 GiB, vision activations 1 GiB, cache of one page.
 WORKING_MEMORY = 3 * GIB
 
 
@@ -130,6 +131,12 @@ def check_gpu(gpu: GPU, needed: int, gpu_memory_utilization: float) -> None:
             f"Only {gpu.free / GIB:.1f} of {gpu.total / GIB:.1f} GiB of {gpu.name} are free and gpu_memory_utilization="
             f"{gpu_memory_utilization:.2f} asks for {budget / GIB:.1f} GiB: {advice}."
         )
+
+
+def pages_in_cache(gpu: GPU, gpu_memory_utilization: float) -> int:
+    """About how many of the longest pages vLLM's key-value cache holds on a GPU, at least one."""
+    room = gpu.total * gpu_memory_utilization - WEIGHTS - WORKING_MEMORY
+    return 1 + max(0, int(room // PAGE_CACHE))
 
 
 def check_memory(needed: int, available: int) -> None:

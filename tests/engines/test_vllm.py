@@ -153,6 +153,24 @@ def test_it_takes_as_many_pages_as_it_reads_and_prepares(
     asyncio.run(made.aclose())
 
 
+@pytest.mark.parametrize(("memory", "pages"), [(12_288, 12), (24_564, 46), (143_771, 136)])
+def test_a_small_gpu_takes_fewer_pages(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, memory: int, pages: int
+) -> None:
+    """Beyond twice what its cache holds, and 8 more, pages would wait in the engine until their time is up."""
+    program = tmp_path / "nvidia-smi"
+    program.write_text(f"#!/bin/sh\necho 'NVIDIA, {memory}, {memory}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr("local_engine.engine.on_cpu", lambda: False)
+    monkeypatch.setattr(vllm, "on_cpu", lambda: False)
+    monkeypatch.setattr(vllm, "vllm_version", lambda: "0.26.0")
+    made = VLLMEngine(OCRSettings(model=str(tmp_path), engine_options={"num_speculative_tokens": 3}))
+    assert made.max_concurrency == pages
+    asyncio.run(made.aclose())
+
+
 @pytest.mark.skipif(find_spec("vllm") is not None, reason="vLLM is installed here")
 def test_without_vllm_the_extra_is_named() -> None:
     """Where vLLM is not installed, the error names the command that installs it."""

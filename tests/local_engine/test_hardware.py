@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from local_engine.errors import EngineSetupError
-from local_engine.hardware import GIB, GPU, check_gpu, check_memory, list_gpus
+from local_engine.hardware import GIB, GPU, check_gpu, check_memory, list_gpus, pages_in_cache
 
 
 @pytest.fixture
@@ -89,6 +89,14 @@ def test_the_advised_share_is_accepted():
     """Following the advice works: the share that a message names passes the check."""
     check_gpu(gpu(12, 12), int(9.3 * GIB), 0.78)
     check_gpu(gpu(24, 12), int(9.3 * GIB), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("total", "pages"), [(8, 1), (12, 2), (24, 19), pytest.param(140.4, 188, id="H200, where vLLM said 191")]
+)
+def test_the_pages_that_a_gpu_has_room_for(total, pages):
+    """Those of 10,240 tokens that the key-value cache holds beside weights and working memory."""
+    assert pages_in_cache(gpu(total, total), 0.85) == pages
 
 
 def test_too_little_memory_for_the_cpu_is_said():
