@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio._backends._asyncio import CancelScope
 from pydantic import SecretStr
 
 from jina_ocr_loaders.engines import endpoint, hosted
@@ -98,6 +99,32 @@ def read(engine: HostedEngine, image: PageImage | None = None, request: OCRReque
             await engine.aclose()
 
     return asyncio.run(main())
+
+
+def test_a_request_is_cancelled_as_it_gets_its_connection(
+    server: HostedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the very step in which anyio ends its other attempts to connect: before 4.16 it took the one for the other."""
+    server.otherwise = stall()
+    cancel = CancelScope.cancel
+
+    async def main() -> bool:
+        def and_the_request(scope: CancelScope, *arguments: Any, **options: Any) -> None:
+            monkeypatch.setattr(CancelScope, "cancel", cancel)  # this once
+            cancel(scope, *arguments, **options)
+            task.cancel()
+
+        engine = engine_for(server)
+        task = asyncio.create_task(transcribe(engine, page(), REQUEST))
+        monkeypatch.setattr(CancelScope, "cancel", and_the_request)
+        await asyncio.wait([task], timeout=5)
+        cancelled = task.cancelled()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await engine.aclose()
+        return cancelled
+
+    assert asyncio.run(main())
 
 
 def fail(engine: HostedEngine, request: OCRRequest = REQUEST) -> EngineError:
